@@ -13,11 +13,11 @@ from msgspec import structs
 
 from penstock.api.consumer_config import AckPolicy, ConsumerConfig, PriorityPolicy
 from penstock.api.refusals import PEDANTIC, ApiError
+from penstock.base.units import SECOND_NS
 
 if TYPE_CHECKING:
     from penstock.api.stream_config import StreamConfig
 
-SECOND_NS: Final = 1_000_000_000
 ACK_WAIT_NS: Final = 30 * SECOND_NS
 MAX_WAITING: Final = 512
 MAX_ACK_PENDING: Final = 1000

@@ -22,12 +22,13 @@ from penstock.api.consumer_config import (
     DeliverPolicy,
     PriorityPolicy,
 )
-from penstock.api.consumer_defaults import SECOND_NS, ConsumerCaps, normalise
+from penstock.api.consumer_defaults import ConsumerCaps, normalise
 from penstock.api.consumer_rules import check_consumer_sliced
 from penstock.api.refusals import ApiError
 from penstock.api.stream_config import Retention, StreamConfig
 from penstock.base.slices import finish
 from penstock.base.text import is_utf8
+from penstock.base.units import SECOND_NS
 from penstock.subjects.match import collides
 from penstock.subjects.pattern_set import ITEMS_PER_SLICE, VISITS_PER_SLICE, PatternIndex
 

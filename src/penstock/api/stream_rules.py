@@ -35,6 +35,7 @@ from penstock.api.stream_defaults import (
 from penstock.base.durations import format_duration
 from penstock.base.sequences import SEQ_MAX
 from penstock.base.slices import finish
+from penstock.base.units import SECOND_NS
 from penstock.subjects.match import collides, is_subset
 from penstock.subjects.pattern_set import ITEMS_PER_SLICE, PatternList
 from penstock.subjects.tokens import ANY_TAIL, is_valid_subject
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
 
 REPLICAS_MAX: Final = 5
 MILLISECOND_NS: Final = 1_000_000
-SECOND_NS: Final = 1_000_000_000
 AGE_NS_MIN: Final = 100 * MILLISECOND_NS
 WINDOW_NS_MIN: Final = 100 * MILLISECOND_NS
 MARKER_TTL_NS_MIN: Final = SECOND_NS

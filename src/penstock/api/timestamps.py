@@ -10,8 +10,9 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final
 
+from penstock.base.units import SECOND_NS
+
 ZERO_TIME: Final = "0001-01-01T00:00:00Z"
-SECOND_NS: Final = 1_000_000_000
 SECONDS_KEPT: Final = 256
 """Number of seconds whose text is cached."""
 

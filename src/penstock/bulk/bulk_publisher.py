@@ -18,6 +18,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.api.error_codes import PUBLISH_RETRIABLE
 from penstock.bulk.bulk_connection import FRAME_BYTES_MAX, BulkConnection, open_as
 from penstock.bulk.errors import (
     AccessDenied,
@@ -47,8 +48,6 @@ PAUSE_SECONDS_MAX: Final = 2.0
 TRIES_MAX: Final = 7
 NO_RESPONDERS: Final = 503
 DEFAULT_PAYLOAD_BYTES_MAX: Final = 1 << 20
-#: Transient errors: no leader, not the leader, no resources, same id in process, too many requests.
-PASSING: Final = frozenset({10008, 10009, 10023, 10158, 10167})
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +234,7 @@ class Publisher:
         if not self._window.is_waiting(number):
             return
         refusal = refusal_of(number, heard)
-        passes = refusal.code == NO_RESPONDERS or refusal.err_code in PASSING
+        passes = refusal.code == NO_RESPONDERS or refusal.err_code in PUBLISH_RETRIABLE
         tries = self._tries.pop(number, 0) + 1
         if not passes or tries >= TRIES_MAX:
             self._window.settle(number)

@@ -14,12 +14,17 @@ import asyncio
 import contextlib
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from penstock.bulk.bulk_connection import ConnectSettings, open_link
-from penstock.bulk.bulk_requests import JetStreamApi, StreamSummary, SubjectSelection
+from penstock.bulk.bulk_requests import (
+    JetStreamApi,
+    StreamSummary,
+    SubjectSelection,
+    accepted,
+)
 from penstock.bulk.direct_range import SINGLE_WINDOW, DirectReading, stored_row
-from penstock.bulk.errors import Evicted, Refused
+from penstock.bulk.errors import Evicted
 from penstock.bulk.login import DEFAULT_URL, Credentials, split_urls
 from penstock.bulk.ordered_consumer import RECONNECT_SECONDS, EndReached, OrderedConsumer, PastEnd
 from penstock.bulk.pulled_range import PulledRange
@@ -175,10 +180,7 @@ class BulkReader:
         bulk."""
         async with self._linked() as link:
             heard = await link.request(subject, payload, header=header)
-        answer: dict[str, Any] = json.loads(heard.payload)
-        if error := answer.get("error"):
-            raise Refused.said(error)
-        return int(answer["seq"])
+        return int(accepted(heard.payload)["seq"])
 
     async def newest(
         self, stream: str, *, filters: Sequence[str] = (">",), headers_only: bool = False

@@ -5,20 +5,20 @@ A reply with an error raises `Refused`.
 
 from __future__ import annotations
 
-import base64
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.api.api_client import ApiClient, ApiRequest, Document, read_message, read_reply
 from penstock.api.api_levels import PENSTOCK_HEADER
-from penstock.api.api_subjects import API, domain_api
+from penstock.api.error_codes import NO_MESSAGE_FOUND
+from penstock.api.refusals import ApiError
 from penstock.api.timestamps import format_time, parse_time
-from penstock.bulk.errors import NO_MESSAGE_FOUND, Refused
+from penstock.base.units import SECOND_NS
+from penstock.bulk.errors import Refused
 
 if TYPE_CHECKING:
     from penstock.bulk.bulk_connection import BulkConnection
 
-SECOND_NS: Final = 1_000_000_000
 #: How long the server keeps a consumer whose reader disconnected without deleting it.
 INACTIVE_SECONDS: Final = 300
 ASK_IDENTITY: Final = f"NATS/1.0\r\n{PENSTOCK_HEADER}: 1\r\n\r\n".encode()
@@ -55,11 +55,8 @@ class SubjectSelection:
     name_prefix: str = ""
 
 
-class JetStreamApi:
+class JetStreamApi(ApiClient):
     """The JetStream API, called over a connection."""
-
-    def __init__(self, domain: str = "", prefix: str = "") -> None:
-        self.prefix = prefix or (domain_api(domain) if domain else API)
 
     async def stream_state(self, link: BulkConnection, stream: str) -> StreamSummary:
         info = await self.call(link, f"STREAM.INFO.{stream}", {}, header=ASK_IDENTITY)
@@ -106,7 +103,7 @@ class JetStreamApi:
             if error.err_code == NO_MESSAGE_FOUND:
                 return None
             raise
-        return base64.b64decode(found["message"].get("data", ""))
+        return read_message(found).payload
 
     async def create_consumer(
         self,
@@ -117,13 +114,8 @@ class JetStreamApi:
         selection: SubjectSelection,
     ) -> int:
         """Create an ordered consumer; return how many records it had to deliver at that time."""
-        subject = f"CONSUMER.CREATE.{stream}.{name}"
-        if len(selection.filters) == 1:
-            subject += f".{selection.filters[0]}"
-        body = {"stream_name": stream, "action": "create"}
-        info = await self.call(
-            link, subject, body | {"config": ordered_config(name, deliver, selection)}
-        )
+        request = self.consumer_create(stream, ordered_config(name, deliver, selection))
+        info = await self._send(link, request)
         # Delivery may begin before the server creates the reply; those records count as well.
         return int(info["num_pending"]) + int(info["delivered"]["consumer_seq"])
 
@@ -146,12 +138,25 @@ class JetStreamApi:
         header: bytes = b"",
     ) -> dict[str, Any]:
         """Send one request; return the reply as JSON."""
-        payload = json.dumps(body).encode() if body else b""
-        heard = await link.request(f"{self.prefix}.{subject}", payload, seconds, header=header)
-        answer: dict[str, Any] = json.loads(heard.payload)
-        if error := answer.get("error"):
-            raise Refused.said(error)
-        return answer
+        return await self._send(link, self.request(subject, body or None), seconds, header)
+
+    async def _send(
+        self,
+        link: BulkConnection,
+        request: ApiRequest,
+        seconds: float | None = None,
+        header: bytes = b"",
+    ) -> Document:
+        heard = await link.request(request.subject, request.payload, seconds, header=header)
+        return accepted(heard.payload)
+
+
+def accepted(raw: bytes) -> Document:
+    """Decode a reply of the JSON API or of a stream; raise `Refused` if it is a refusal."""
+    try:
+        return read_reply(raw)
+    except ApiError as error:
+        raise Refused(error.description, code=error.code, err_code=error.err_code) from None
 
 
 def ordered_config(name: str, deliver: str, selection: SubjectSelection) -> dict[str, Any]:

@@ -11,7 +11,6 @@ after the last record. Direct get has no flow control, so requests are small.
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 from array import array
 from contextlib import aclosing
@@ -19,8 +18,11 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.api.api_client import read_message
+from penstock.api.error_codes import NO_MESSAGE_FOUND
 from penstock.api.timestamps import parse_time
-from penstock.bulk.errors import NO_MESSAGE_FOUND, Refused
+from penstock.bulk.bulk_requests import accepted
+from penstock.bulk.errors import Refused
 from penstock.bulk.record_batch import Batch
 from penstock.bulk.subscription_feed import Status
 from penstock.subjects.match import match_literal
@@ -117,18 +119,18 @@ class DirectReading:
 
 def stored_row(reply: bytes) -> DirectRow | None:
     """Return the record in a reply to STREAM.MSG.GET; None if there is none."""
-    answer: dict[str, Any] = json.loads(reply)
-    if error := answer.get("error"):
-        if error.get("err_code") == NO_MESSAGE_FOUND:
+    try:
+        found = read_message(accepted(reply))
+    except Refused as error:
+        if error.err_code == NO_MESSAGE_FOUND:
             return None
-        raise Refused.said(error)
-    told = answer["message"]
+        raise
     return DirectRow(
-        seq=told["seq"],
-        time_ns=parse_time(told["time"]),
-        subject=told["subject"].encode(),
-        header=base64.b64decode(told.get("hdrs", "")),
-        payload=base64.b64decode(told.get("data", "")),
+        seq=found.seq,
+        time_ns=parse_time(found.time),
+        subject=found.subject.encode(),
+        header=found.header,
+        payload=found.payload,
     )
 
 

@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 #: JetStream exists but is not ready, for example after a restart.
 UNAVAILABLE = 503
-STREAM_NOT_FOUND = 10059
-CONSUMER_NOT_FOUND = 10014
-NO_MESSAGE_FOUND = 10037
 
 
 class BulkError(Exception):
@@ -54,12 +46,6 @@ class Refused(BulkError):
         self.description = description
         self.code = code
         self.err_code = err_code
-
-    @classmethod
-    def said(cls, error: Mapping[str, Any]) -> Refused:
-        """Create the error from the `error` object of a reply."""
-        words = error.get("description", "")
-        return cls(words, code=error.get("code", 0), err_code=error.get("err_code", 0))
 
 
 class Evicted(BulkError):

@@ -17,7 +17,7 @@ import secrets
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.bulk.bulk_requests import SECOND_NS
+from penstock.base.units import SECOND_NS
 from penstock.bulk.errors import BulkError, ConnectionLost
 from penstock.bulk.ordered_consumer import DELETE_SECONDS, IDLE_CODE, OrderedConsumer
 from penstock.bulk.pull_window import REQUEST_BYTES_MAX, PullWindow

@@ -7,11 +7,18 @@ server's code; a missing reply and missing JetStream have their own messages.
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.api.api_client import (
+    ApiClient,
+    Document,
+    MalformedReply,
+    read_message,
+    read_reply,
+)
+from penstock.api.refusals import ApiError
 from penstock.cli.cli_errors import Failure, Misuse, RequestRefused
 
 if TYPE_CHECKING:
@@ -21,12 +28,7 @@ if TYPE_CHECKING:
     from nats.aio.msg import Msg
     from nats.aio.subscription import Subscription
 
-Document = dict[str, Any]
-
 NO_STREAM: Final = "no stream takes that subject"
-STREAM_NOT_FOUND: Final = 10059
-MESSAGE_NOT_FOUND: Final = 10037
-WRONG_LAST_SEQUENCE: Final = frozenset({10071, 10164})
 #: Characters that cannot be in one token of a subject or in a file name.
 _BAD_NAME: Final = re.compile(r"[\s.*>/\\]")
 
@@ -56,13 +58,14 @@ class Api:
         self.client = client
         self.prefix = prefix
         self.seconds = seconds
+        self._api = ApiClient(prefix=prefix)
 
     async def call(
         self, name: str, body: Mapping[str, Any] | None = None, *, seconds: float = 0
     ) -> Document:
         """Send a request and return the reply without its `type`; raise errors."""
-        raw = b"" if body is None else json.dumps(body).encode()
-        message = await self._ask(f"{self.prefix}.{name}", raw, seconds=seconds)
+        request = self._api.request(name, body)
+        message = await self._ask(request.subject, request.payload, seconds=seconds)
         return read_answer(message.data)
 
     async def pages(
@@ -100,16 +103,9 @@ class Api:
 
     async def message(self, stream: str, query: Mapping[str, Any]) -> FetchedMessage:
         """Return one stored message, by sequence or subject."""
-        import base64
-
-        found = (await self.call(f"STREAM.MSG.GET.{stream}", query))["message"]
-        raw = base64.b64decode(found.get("hdrs", ""))
+        found = read_message(await self.call(f"STREAM.MSG.GET.{stream}", query))
         return FetchedMessage(
-            found["subject"],
-            found["seq"],
-            found["time"],
-            _headers(raw),
-            base64.b64decode(found.get("data", "")),
+            found.subject, found.seq, found.time, _headers(found.header), found.payload
         )
 
     async def _ask(
@@ -137,13 +133,11 @@ class Api:
 def read_answer(raw: bytes) -> Document:
     """Return the document in a reply, without its `type`; raise a refusal."""
     try:
-        answer = json.loads(raw)
-    except ValueError:
-        raise Failure("the answer is not JSON") from None
-    if not isinstance(answer, dict):
-        raise Failure("the answer is not a JSON object")
-    if "error" in answer:
-        raise RequestRefused(answer["error"])
+        answer = read_reply(raw)
+    except MalformedReply as error:
+        raise Failure(str(error)) from None
+    except ApiError as error:
+        raise RequestRefused(error) from None
     answer.pop("type", None)
     return answer
 

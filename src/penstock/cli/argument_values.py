@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from penstock.base.durations import parse_duration
+from penstock.base.units import SECOND_NS
 
-SECOND_NS: Final = 1_000_000_000
 DAY_NS: Final = 86_400 * SECOND_NS
 LONG_UNITS_NS: Final = {"d": DAY_NS, "w": 7 * DAY_NS, "y": 365 * DAY_NS}
 SIZE_UNITS: Final = {

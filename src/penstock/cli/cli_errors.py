@@ -8,10 +8,12 @@ shows a secret: callers remove passwords from addresses before they build a mess
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from penstock.api.refusals import ApiError
 
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
@@ -40,10 +42,10 @@ class Misuse(Failure):
 class RequestRefused(Failure):
     """A server refused an API request."""
 
-    def __init__(self, error: dict[str, Any]) -> None:
-        self.code = int(error.get("code", 0))
-        self.err_code = int(error.get("err_code", 0))
-        self.description = str(error.get("description", "")) or "refused without a reason"
+    def __init__(self, error: ApiError) -> None:
+        self.code = error.code
+        self.err_code = error.err_code
+        self.description = error.description or "refused without a reason"
         number = f"error {self.err_code}" if self.err_code else f"code {self.code}"
         super().__init__(f"{self.description} ({number})")
 

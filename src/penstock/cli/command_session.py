@@ -13,8 +13,8 @@ import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from penstock.base.units import SECOND_NS
 from penstock.cli.api_calls import Api
-from penstock.cli.argument_values import SECOND_NS
 from penstock.cli.cli_errors import Failure, told
 from penstock.cli.command_spec import ANSWER_SECONDS
 from penstock.cli.output import Screen, show_duration

@@ -16,8 +16,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.base.units import SECOND_NS
 from penstock.cli.argument_parser import Parser
-from penstock.cli.argument_values import SECOND_NS, positive, positive_duration
+from penstock.cli.argument_values import positive, positive_duration
 from penstock.cli.cli_errors import (
     EXIT_INTERRUPTED,
     EXIT_OK,

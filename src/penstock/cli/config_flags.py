@@ -23,7 +23,7 @@ from penstock.cli.command_spec import Argument, argument
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.cli.api_calls import Document
+    from penstock.api.api_client import Document
 
 GROUP: Final = "configuration"
 DEST: Final = "config:"

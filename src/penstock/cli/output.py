@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.base.units import SECOND_NS
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
@@ -23,7 +25,6 @@ SLOW: Final = 10
 """A rate below this has one decimal."""
 NOTHING: Final = "–"
 
-_SECOND_NS: Final = 1_000_000_000
 _MILLISECOND_NS: Final = 1_000_000
 _KIB: Final = 1024
 _STEPS: Final = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
@@ -229,11 +230,11 @@ def show_duration(ns: int) -> str:
         return NOTHING
     if ns < _MILLISECOND_NS:
         return f"{round(ns / 1000, 1):g}µs" if ns else "0s"
-    if ns < _SECOND_NS:
+    if ns < SECOND_NS:
         return f"{round(ns / _MILLISECOND_NS, 2):g}ms"
-    if ns < 60 * _SECOND_NS:
-        return f"{round(ns / _SECOND_NS, 2):g}s"
-    left, parts = ns // _SECOND_NS, []
+    if ns < 60 * SECOND_NS:
+        return f"{round(ns / SECOND_NS, 2):g}s"
+    left, parts = ns // SECOND_NS, []
     for unit, seconds in _STEPS:
         amount, left = divmod(left, seconds)
         parts += [f"{amount}{unit}"] if amount else []

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.api.timestamps import format_time
-from penstock.cli.api_calls import Api, Document, FetchedMessage
+from penstock.base.units import SECOND_NS
+from penstock.cli.api_calls import Api, FetchedMessage
 from penstock.cli.cli_errors import Failure, RequestRefused
 
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from nats.aio.msg import Msg
     from nats.aio.subscription import Subscription
 
-SECOND_NS: Final = 1_000_000_000
+    from penstock.api.api_client import Document
+
 BATCH: Final = 100
 BATCH_BYTES_MAX: Final = 1 << 30
 EXPIRES_NS: Final = 30 * SECOND_NS

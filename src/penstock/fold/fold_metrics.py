@@ -20,9 +20,10 @@ from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from penstock.base.units import SECOND_NS
 from penstock.fold.follow.observer import Observer
 from penstock.kv.errors import FoldError
-from penstock.kv.update_batch import SECOND_NS, Updates, pieces_of
+from penstock.kv.update_batch import Updates, pieces_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

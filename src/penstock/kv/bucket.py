@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.base.units import SECOND_NS
 from penstock.kv.bucket_reader import NatsReader
 from penstock.kv.bucket_records import prefix_of, stream_of
 from penstock.kv.bucket_watcher import NatsWatcher
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from penstock.kv.bucket_log import BucketLog
     from penstock.kv.bucket_requests import Requests
 
-SECOND_NS: Final = 1_000_000_000
 #: Upper limit of the duplicate window of a bucket's stream.
 DUPLICATES_NS_MAX: Final = 120 * SECOND_NS
 UNLIMITED: Final = -1

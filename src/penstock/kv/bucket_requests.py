@@ -6,15 +6,15 @@ the caller. A disconnected client, a timeout and a request without responders ra
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import json
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
-from penstock.api.api_subjects import API, domain_api
-from penstock.kv.client_errors import STREAM_NOT_FOUND, refused
+from penstock.api.api_client import ApiClient, read_message, read_reply
+from penstock.api.error_codes import MESSAGE_TOO_LARGE, NO_MESSAGE_FOUND, STREAM_NOT_FOUND
+from penstock.api.refusals import ApiError
+from penstock.kv.client_errors import refused
 from penstock.kv.errors import NotConnected, OperationFailed, OperationTimeout
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
 
 ANSWER_SECONDS: Final = 30.0
-NO_MESSAGE_FOUND: Final = 10037
-TOO_LARGE: Final = 10054
 STATUS_NOT_FOUND: Final = "404"
 
 
@@ -50,9 +48,9 @@ class Requests:
     def __init__(self, client: Client, bucket: str, domain: str = "") -> None:
         self._client = client
         self._bucket = bucket
-        self._api = domain_api(domain) if domain else API
+        self._api = ApiClient(domain)
         #: The local account may have a bucket of the same name, so every write names the domain.
-        self._written = f"{self._api}." if domain else ""
+        self._written = f"{self._api.prefix}." if domain else ""
 
     async def call(
         self,
@@ -63,9 +61,9 @@ class Requests:
         """Send a JSON API request and return the reply, which may be a rejection."""
         from nats.errors import NoRespondersError
 
-        payload = json.dumps(body).encode() if body is not None else b""
+        request = self._api.request(subject, body)
         try:
-            reply = await self._request(f"{self._api}.{subject}", payload, headers)
+            reply = await self._request(request.subject, request.payload, headers)
             return _answer(reply.data)
         except NoRespondersError:
             reason = "the server has no JetStream, or not yet"
@@ -100,15 +98,11 @@ class Requests:
             return None
         if answer.code:
             raise refused(answer.description, answer.code, self._bucket)
-        message = answer.document["message"]
-        return StoredRecord(
-            message["seq"],
-            base64.b64decode(message.get("hdrs", "")),
-            base64.b64decode(message.get("data", "")),
-        )
+        message = read_message(answer.document)
+        return StoredRecord(message.seq, message.header, message.payload)
 
     async def _newest_direct(self, stream: str, subject: str) -> StoredRecord | None:
-        message = await self._request(f"{self._api}.DIRECT.GET.{stream}.{subject}", b"")
+        message = await self._request(f"{self._api.prefix}.DIRECT.GET.{stream}.{subject}", b"")
         header = dict(message.headers or {})
         if header.get("Status"):
             if header["Status"] == STATUS_NOT_FOUND:
@@ -137,15 +131,15 @@ class Requests:
                 f"no answer within {ANSWER_SECONDS:g} s", bucket=self._bucket
             ) from None
         except MaxPayloadError as error:
-            raise OperationFailed(str(error), code=TOO_LARGE, bucket=self._bucket) from error
+            raise OperationFailed(
+                str(error), code=MESSAGE_TOO_LARGE, bucket=self._bucket
+            ) from error
         except (Error, OSError) as error:
             raise OperationFailed(str(error), bucket=self._bucket) from error
 
 
 def _answer(data: bytes) -> ApiReply:
-    document: dict[str, Any] = json.loads(data)
-    error = document.get("error")
-    if not error:
-        return ApiReply(document)
-    code = error.get("err_code") or error.get("code") or 0
-    return ApiReply(document, code, error.get("description", ""))
+    try:
+        return ApiReply(read_reply(data))
+    except ApiError as error:
+        return ApiReply({}, error.err_code or error.code, error.description)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from penstock.api.error_codes import WRONG_LAST_SEQUENCE
 from penstock.kv.bucket_records import subject_of
 from penstock.kv.client_errors import refused
 from penstock.kv.errors import AlreadyExists, RevisionMismatch
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from penstock.kv.bucket_records import LastWrite
     from penstock.kv.bucket_requests import Requests
 
-WRONG_LAST_SEQUENCE: Final = frozenset({10071, 10164})
 EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
 MESSAGE_ID: Final = "Nats-Msg-Id"
 TTL: Final = "Nats-TTL"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from penstock.api.error_codes import STREAM_NOT_FOUND
 from penstock.bulk import errors as bulk
 from penstock.kv.errors import (
     BucketNotFound,
@@ -17,8 +18,6 @@ from penstock.kv.errors import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-STREAM_NOT_FOUND: Final = 10059
 
 
 def named(error: bulk.BulkError, bucket: str) -> FoldError:

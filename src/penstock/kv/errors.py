@@ -9,13 +9,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.api import refusals
 from penstock.kv.kv_types import WatchCursor
 
 if TYPE_CHECKING:
     from penstock.kv.kv_types import VersionToken
 
 
-TRANSIENT_CODES = frozenset({0, 10008, 10009, 10013, 10014, 10015, 10023, 10039, 10074, 10076})
+TRANSIENT_CODES = frozenset(
+    {
+        0,
+        refusals.CLUSTER_NOT_AVAIL.err_code,
+        refusals.CLUSTER_NOT_LEADER.err_code,
+        refusals.CONSUMER_NAME_EXIST.err_code,
+        refusals.CONSUMER_NOT_FOUND.err_code,
+        refusals.SNAPSHOT_DELIVER_SUBJECT_INVALID.err_code,
+        refusals.INSUFFICIENT_RESOURCES.err_code,
+        refusals.NOT_ENABLED_FOR_ACCOUNT.err_code,
+        refusals.STREAM_REPLICAS_NOT_SUPPORTED.err_code,
+        refusals.NOT_ENABLED.err_code,
+    }
+)
 """Server error codes that may succeed on retry: no JetStream reply, no leader, no resources."""
 
 

@@ -13,6 +13,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from penstock.api.error_codes import STREAM_NAME_IN_USE, STREAM_NOT_FOUND
 from penstock.base import nkeys
 from penstock.bulk.bulk_connection import INBOX_PREFIX, ConnectSettings
 from penstock.bulk.bulk_reader import BulkReader
@@ -21,7 +22,7 @@ from penstock.kv.bucket import NatsBucket, differences, stream_config
 from penstock.kv.bucket_log import ASK_IDENTITY, BucketLog
 from penstock.kv.bucket_records import stream_of
 from penstock.kv.bucket_requests import Requests
-from penstock.kv.client_errors import STREAM_NOT_FOUND, refused
+from penstock.kv.client_errors import refused
 from penstock.kv.contract import BucketConfig, Capabilities
 from penstock.kv.errors import ConnectionFailed, NotConnected
 
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS: Final = 10
 RETRY_SECONDS: Final = 1
-STREAM_NAME_IN_USE: Final = 10058
 #: The first server version that supports per-message TTLs.
 TTL_VERSION: Final = (2, 11)
 CLIENT_NAME: Final = "penstock kv"

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Final, overload
 
+from penstock.base.units import SECOND_NS
 from penstock.kv.kv_types import KvUpdate, Op
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
     from penstock.bulk.record_batch import Batch
 
-SECOND_NS: Final = 1_000_000_000
 _OPS: Final = {int(op): op for op in Op}
 
 

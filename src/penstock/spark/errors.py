@@ -6,10 +6,8 @@ the error for data loss, which an option may allow. Invariant: no text contains 
 
 from __future__ import annotations
 
-from typing import Final
-
+from penstock.api.error_codes import ACCOUNT_WITHOUT_JETSTREAM, STREAM_NOT_FOUND
 from penstock.bulk.errors import (
-    STREAM_NOT_FOUND,
     AccessDenied,
     BulkError,
     ConnectFailed,
@@ -19,8 +17,6 @@ from penstock.bulk.errors import (
     Refused,
     ReplyTimeout,
 )
-
-ACCOUNT_WITHOUT_JETSTREAM: Final = 10039
 
 
 class SourceError(Exception):

@@ -193,11 +193,6 @@ class Syncing(Work, Protocol):
     """The work of a sync."""
 
     @property
-    def short(self) -> bool:
-        """Whether the work writes a few pages and syncs one file. If a single message waits for
-        it, running it at once costs less than handing it to a thread."""
-
-    @property
     def is_long(self) -> bool:
         """Whether the work is long: it writes much, or removes or replaces files, perhaps
         hundreds."""

@@ -114,15 +114,6 @@ class SyncWork:
     """The frames created from the pieces of encrypted blocks."""
 
     @property
-    def short(self) -> bool:
-        return (
-            len(self.pieces) == 1
-            and len(self.pieces[0].data) <= SMALL_WRITE_BYTES
-            and self.pieces[0].offset > 0
-            and not (self.footers or self.rewrites or self.swaps or self.doomed or self.litter)
-        )
-
-    @property
     def is_long(self) -> bool:
         written = sum(len(piece.data) for piece in self.pieces)
         return written > LONG_WRITE_BYTES or bool(
@@ -290,10 +281,6 @@ class AppendWork:
     @property
     def is_long(self) -> bool:
         return len(self.piece.data) > LONG_WRITE_BYTES
-
-    @property
-    def short(self) -> bool:
-        return len(self.piece.data) <= SMALL_WRITE_BYTES
 
     def numbers(self) -> set[int]:
         return {self.piece.number}

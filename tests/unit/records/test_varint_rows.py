@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.records.varint import put_uvarint
 from penstock.records.varint_rows import pack, unpack
-from penstock.store.format.varint import put_uvarint
 
 ROWS = st.lists(st.integers(0, 2**64 - 1), max_size=8)
 

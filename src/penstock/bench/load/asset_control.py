@@ -12,6 +12,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from penstock.api.api_client import read_reply
+from penstock.api.refusals import ApiError
 from penstock.bench.bench_error import BenchError
 from penstock.bench.load.raw_client import (
     HANDSHAKE_TIMEOUT_S,
@@ -42,7 +44,7 @@ class Control:
         """Send one API request and return the reply."""
         self._asked += 1
         reply = f"{self._inbox}.{self._asked}"
-        payload = json.dumps(body).encode() if body is not None else b""
+        payload = b"" if body is None else json.dumps(body).encode()
         frame = b"PUB %b %b %d\r\n%b\r\n" % (
             subject.encode(),
             reply.encode(),
@@ -52,12 +54,11 @@ class Control:
         try:
             self._client.sock.settimeout(HANDSHAKE_TIMEOUT_S)
             self._client.sock.sendall(frame)
-            answer = self._answer(reply.encode())
+            return read_reply(self._answer(reply.encode()))
         except OSError as error:
             raise BenchError(f"{subject}: {error.strerror or error}") from None
-        if "error" in answer:
-            raise BenchError(f"{subject}: {answer['error'].get('description', answer['error'])}")
-        return answer
+        except ApiError as error:
+            raise BenchError(f"{subject}: {error.description}") from None
 
     def create_stream(self, name: str, subjects: list[str], storage: str, **more: object) -> None:
         config = {"name": name, "subjects": subjects, "storage": storage, **more}
@@ -89,7 +90,7 @@ class Control:
                 raise BenchError(f"acks were lost: floor {floor} of {last_seq}, {waiting} waiting")
             time.sleep(SETTLE_POLL_S)
 
-    def _answer(self, reply: bytes) -> Json:
+    def _answer(self, reply: bytes) -> bytes:
         while True:
             line, found, rest = self._heard.partition(b"\r\n")
             if not found:
@@ -107,8 +108,7 @@ class Control:
             if fields[0] == b"HMSG":
                 raise BenchError("no JetStream there (no responders)")
             if fields[1] == reply:
-                answer: Json = json.loads(rest[:size])
-                return answer
+                return rest[:size]
 
     def _take_control(self, line: bytes, rest: bytes) -> None:
         self._heard = rest

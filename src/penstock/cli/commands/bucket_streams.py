@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from penstock.cli.api_calls import STREAM_NOT_FOUND
+from penstock.api.error_codes import STREAM_NOT_FOUND
 from penstock.cli.argument_values import duration, positive, size
 from penstock.cli.cli_errors import Failure, RequestRefused
 from penstock.cli.command_spec import Argument, argument, confirm
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Iterator
 
-    from penstock.cli.api_calls import Document
+    from penstock.api.api_client import Document
     from penstock.cli.command_session import CommandSession
 
 BUCKET: Final = argument("bucket", help="name of the bucket")

@@ -13,8 +13,9 @@ import json
 import time
 from typing import TYPE_CHECKING, Final
 
-from penstock.cli.api_calls import Document, checked_name
-from penstock.cli.argument_values import SECOND_NS, duration, positive
+from penstock.base.units import SECOND_NS
+from penstock.cli.api_calls import checked_name
+from penstock.cli.argument_values import duration, positive
 from penstock.cli.cli_errors import Failure, Misuse
 from penstock.cli.command_spec import FORCE, Argument, Command, Noun, argument, confirm
 from penstock.cli.commands.message_commands import subscribed
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from nats.aio.msg import Msg
     from nats.aio.subscription import Subscription
 
+    from penstock.api.api_client import Document
     from penstock.cli.command_session import CommandSession
 
 #: Messages requested at a time; small, because other clients wait for delivered messages.

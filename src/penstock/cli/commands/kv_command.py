@@ -11,8 +11,10 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.cli.api_calls import MESSAGE_NOT_FOUND, WRONG_LAST_SEQUENCE, checked_name
-from penstock.cli.argument_values import SECOND_NS, positive, positive_duration, size, whole
+from penstock.api.error_codes import NO_MESSAGE_FOUND, WRONG_LAST_SEQUENCE
+from penstock.base.units import SECOND_NS
+from penstock.cli.api_calls import checked_name
+from penstock.cli.argument_values import positive, positive_duration, size, whole
 from penstock.cli.cli_errors import Failure, Misuse, RequestRefused
 from penstock.cli.command_spec import FORCE, Argument, Command, Noun, argument, confirm
 from penstock.cli.commands.bucket_streams import (
@@ -39,7 +41,8 @@ from penstock.cli.output import (
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from penstock.cli.api_calls import Document, FetchedMessage
+    from penstock.api.api_client import Document
+    from penstock.cli.api_calls import FetchedMessage
     from penstock.cli.command_session import CommandSession
     from penstock.cli.stream_reader import StreamReader
 
@@ -108,7 +111,7 @@ async def _last(session: CommandSession, options: Namespace) -> FetchedMessage |
         with named(options.bucket):
             found = await session.api.message(stream, query)
     except RequestRefused as refused:
-        if refused.err_code == MESSAGE_NOT_FOUND:
+        if refused.err_code == NO_MESSAGE_FOUND:
             return None
         raise
     return found if found.subject == subject else None

@@ -15,7 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.cli.argument_values import SECOND_NS, duration, header, positive, whole
+from penstock.base.units import SECOND_NS
+from penstock.cli.argument_values import duration, header, positive, whole
 from penstock.cli.cli_errors import Failure, Misuse
 from penstock.cli.command_spec import Argument, Command, argument
 from penstock.cli.message_format import message_document, message_text

@@ -18,7 +18,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from penstock.cli.api_calls import MESSAGE_NOT_FOUND, checked_name
+from penstock.api.error_codes import NO_MESSAGE_FOUND
+from penstock.cli.api_calls import checked_name
 from penstock.cli.cli_errors import Failure, Misuse, RequestRefused
 from penstock.cli.command_spec import FORCE, Argument, Command, Noun, argument, confirm
 from penstock.cli.commands.bucket_streams import (
@@ -39,7 +40,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import BinaryIO
 
-    from penstock.cli.api_calls import Document, FetchedMessage
+    from penstock.api.api_client import Document
+    from penstock.cli.api_calls import FetchedMessage
     from penstock.cli.command_session import CommandSession
 
 PREFIX: Final = "OBJ_"
@@ -86,7 +88,7 @@ async def _find(session: CommandSession, bucket: str, name: str) -> Document | N
         with named(bucket):
             found = _described(await session.api.message(_stream(bucket), query))
     except RequestRefused as refused:
-        if refused.err_code == MESSAGE_NOT_FOUND:
+        if refused.err_code == NO_MESSAGE_FOUND:
             return None
         raise
     return None if found.get("deleted") else found

@@ -11,8 +11,9 @@ import json
 import time
 from typing import TYPE_CHECKING, Final
 
-from penstock.cli.api_calls import Document, checked_name
-from penstock.cli.argument_values import SECOND_NS, positive, positive_duration, whole
+from penstock.base.units import SECOND_NS
+from penstock.cli.api_calls import checked_name
+from penstock.cli.argument_values import positive, positive_duration, whole
 from penstock.cli.cli_errors import Failure
 from penstock.cli.command_spec import Argument, Command, Noun, argument
 from penstock.cli.commands.message_commands import subscribed
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable
 
+    from penstock.api.api_client import Document
     from penstock.cli.command_session import CommandSession
 
 PERCENT_MAX: Final = 90

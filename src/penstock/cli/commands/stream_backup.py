@@ -13,7 +13,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from penstock.cli.api_calls import Document, checked_name, read_answer
+from penstock.cli.api_calls import checked_name, read_answer
 from penstock.cli.argument_values import document
 from penstock.cli.cli_errors import Failure
 from penstock.cli.command_spec import Argument, Command, argument
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from nats.aio.msg import Msg
     from nats.aio.subscription import Subscription
 
+    from penstock.api.api_client import Document
     from penstock.cli.command_session import CommandSession
 
 DESCRIPTION: Final = "backup.json"

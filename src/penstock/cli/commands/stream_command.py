@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from penstock.cli.api_calls import Document, checked_name
+from penstock.cli.api_calls import checked_name
 from penstock.cli.argument_values import moment, positive, whole
 from penstock.cli.cli_errors import Misuse
 from penstock.cli.command_spec import FORCE, Argument, Command, Noun, argument, confirm
@@ -30,6 +30,7 @@ from penstock.cli.output import (
 if TYPE_CHECKING:
     from argparse import Namespace
 
+    from penstock.api.api_client import Document
     from penstock.cli.api_calls import FetchedMessage
     from penstock.cli.command_session import CommandSession
     from penstock.cli.stream_reader import ReadStart

@@ -11,7 +11,8 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.cli.argument_values import SECOND_NS, pair, positive, positive_duration
+from penstock.base.units import SECOND_NS
+from penstock.cli.argument_values import pair, positive, positive_duration
 from penstock.cli.command_session import hold
 from penstock.cli.command_spec import (
     TIMEOUT,

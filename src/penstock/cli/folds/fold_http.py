@@ -11,7 +11,7 @@ import json
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.cli.argument_values import SECOND_NS
+from penstock.base.units import SECOND_NS
 from penstock.cli.cli_errors import Failure
 
 if TYPE_CHECKING:

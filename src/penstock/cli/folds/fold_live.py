@@ -14,8 +14,8 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.base.units import SECOND_NS
 from penstock.cli.api_calls import checked_name
-from penstock.cli.argument_values import SECOND_NS
 from penstock.cli.cli_errors import Failure
 from penstock.cli.commands.bucket_streams import bucket_info
 from penstock.cli.folds.fold_copies import TransferBar, meant, published_at, source_at

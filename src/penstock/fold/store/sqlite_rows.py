@@ -9,9 +9,10 @@ from __future__ import annotations
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
+from penstock.base.units import SECOND_NS
 from penstock.fold.store.value_record import KEY_BYTES_MAX, encode_key
 from penstock.kv.kv_types import REVISION_BYTES, Op
-from penstock.kv.update_batch import SECOND_NS, Updates, pieces_of
+from penstock.kv.update_batch import Updates, pieces_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -24,7 +24,7 @@ from penstock.api.json_codec import decode
 from penstock.api.refusals import ApiError
 from penstock.api.timestamps import parse_time
 from penstock.base.json_depth import check_nesting
-from penstock.jetstream.archive.archive_varints import Varints
+from penstock.base.units import SECOND_NS
 from penstock.jetstream.archive.block_index_v1 import read_index
 from penstock.jetstream.archive.stream_archive import (
     Created,
@@ -36,6 +36,7 @@ from penstock.jetstream.archive.stream_archive import (
     rebuilt_state,
 )
 from penstock.jetstream.archive.tar_reader import TarFeed, TarMember
+from penstock.records.varint import Varints
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -52,7 +53,6 @@ _HAS_HEADER: Final = 1 << 31
 _ERASED: Final = 1 << 63
 _REMOVES: Final = 1 << 62
 _STATE_MAGIC: Final = 22
-_SECOND_NS: Final = 1_000_000_000
 
 
 class _Meta(msgspec.Struct):
@@ -210,7 +210,7 @@ def read_state(data: bytes) -> ConsumerState:
         number = 0 if is_first_version else reading.unsigned() + floor[0]
         seconds = reading.signed()
         seconds = base + seconds if is_first_version else base - seconds
-        pending[seq] = (number, seconds * _SECOND_NS)
+        pending[seq] = (number, seconds * SECOND_NS)
     redelivered = {}
     for _ in range(reading.unsigned()):
         seq = reading.unsigned() + floor[1]

@@ -17,13 +17,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from penstock.api.stream_config import StreamState
-from penstock.jetstream.archive.archive_varints import Varints
 from penstock.jetstream.archive.stream_archive import (
     ArchiveExtent,
     InvalidArchive,
     RemovedRange,
     check_extent,
 )
+from penstock.records.varint import Varints
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.api import api_subjects
 from penstock.api.advisories import SnapshotComplete
 from penstock.base.effects import Advise, Send
+from penstock.base.units import SECOND_NS
 from penstock.jetstream.archive import stream_archive
 from penstock.jetstream.archive.archive_lane import copy_out
 from penstock.jetstream.archive.archive_transfer import TransferStep
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from penstock.jetstream.host.stream_host import StreamHost
     from penstock.store.contract import Range, Work
 
-SECOND_NS: Final = 1_000_000_000
 CHUNK_BYTES_DEFAULT: Final = 128 << 10
 CHUNK_BYTES_MIN: Final = 1 << 10
 CHUNK_BYTES_MAX: Final = 1 << 20

@@ -21,9 +21,9 @@ from penstock.api.refusals import ApiError
 from penstock.api.stream_config import StreamState
 from penstock.base.json_depth import check_nesting
 from penstock.base.sequences import SEQ_MAX
-from penstock.jetstream.archive.archive_varints import unzigzag, zigzag
 from penstock.jetstream.consumers.state.consumer_deltas import ENTRIES_MAX
 from penstock.jetstream.consumers.state.consumer_state import ConsumerState
+from penstock.records.varint import unzigzag, zigzag
 from penstock.records.varint_rows import pack, unpack
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-SECOND_NS: Final = 1_000_000_000
+from penstock.base.units import SECOND_NS
+
 GAP_MIN_NS: Final = 1_000_000
 """Original gaps up to this length are not reproduced."""
 

@@ -19,11 +19,11 @@ from msgspec.structs import replace
 
 from penstock.api import refusals
 from penstock.api.ack_protocol import UNREADABLE, AckRef, parse_ack_subject
-from penstock.api.consumer_defaults import SECOND_NS
 from penstock.api.refusals import ApiError
 from penstock.api.stream_config import StreamSourceInfo
 from penstock.base.effects import Fetch, Send
 from penstock.base.sequences import SEQ_MAX, number_in
+from penstock.base.units import SECOND_NS
 from penstock.jetstream.sources.source_requests import (
     SILENCE_NS_MAX,
     ConsumerCreated,

@@ -19,13 +19,14 @@ from penstock.api.consumer_config import (
     CreateConsumerRequest,
     DeliverPolicy,
 )
-from penstock.api.consumer_defaults import SECOND_NS, SOURCE_HEARTBEAT_NS
+from penstock.api.consumer_defaults import SOURCE_HEARTBEAT_NS
 from penstock.api.json_codec import encode
 from penstock.api.refusals import ApiError
 from penstock.base.effects import Send
 from penstock.base.json_depth import check_nesting
 from penstock.base.sequences import SEQ_MAX
 from penstock.base.short_hash import short_hash
+from penstock.base.units import SECOND_NS
 from penstock.jetstream.streams.publish_headers import STREAM_IDENTITY
 from penstock.wire import headers
 

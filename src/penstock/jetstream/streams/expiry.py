@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.base.durations import format_duration
 from penstock.base.effects import Effect, Fetch
+from penstock.base.units import SECOND_NS
 from penstock.jetstream.streams import publish_headers
 from penstock.jetstream.streams.entries import Due, Entry, Expire, NotLoaded, Publish, Remove
 from penstock.jetstream.streams.schedule import RETRY_NS, fire
-from penstock.jetstream.streams.ttl import SECOND_NS
 from penstock.store.contract import Cold, Missing
 from penstock.wire import headers
 

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from penstock.api import refusals
 from penstock.api.asset_names import byte_length
 from penstock.api.refusals import ApiError
+from penstock.base.units import SECOND_NS
 from penstock.jetstream.streams import counter, publish_headers, schedule
 from penstock.jetstream.streams.entries import ROLLUP_ALL, ROLLUP_SUBJECT
 from penstock.jetstream.streams.pubacks import go_quoted
-from penstock.jetstream.streams.ttl import SECOND_NS, parse_ttl, ttl_ns
+from penstock.jetstream.streams.ttl import parse_ttl, ttl_ns
 from penstock.store.contract import Cold
 from penstock.wire import headers
 

@@ -16,9 +16,10 @@ from penstock.api import refusals
 from penstock.api.refusals import ApiError
 from penstock.api.timestamps import TimeFault, format_time, parse_time
 from penstock.base.durations import parse_duration
+from penstock.base.units import SECOND_NS
 from penstock.jetstream.streams import publish_headers
 from penstock.jetstream.streams.cron import next_fire, parse_cron
-from penstock.jetstream.streams.ttl import SECOND_NS, parse_ttl
+from penstock.jetstream.streams.ttl import parse_ttl
 from penstock.store.contract import Cold, Missing
 from penstock.subjects.match import collides
 from penstock.subjects.tokens import is_valid_literal

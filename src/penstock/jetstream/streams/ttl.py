@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.base.durations import parse_duration
+from penstock.base.units import SECOND_NS
 from penstock.store.contract import TTL_NEVER
 
-SECOND_NS: Final = 1_000_000_000
 DEADLINE_NS_MAX: Final = 2**63 - 1
 """The last representable time, in the year 2262: a longer TTL ends there."""
 

@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.base import nkeys
+from penstock.base.units import SECOND_NS
 from penstock.broker.permission_values import Permissions
 from penstock.broker.permissions import compile_permissions
 from penstock.server.auth.authenticator import claimed_name
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 COMPILED_MAX: Final = 1024
 INBOX_BYTES: Final = 6
-SECOND_NS: Final = 1_000_000_000
 
 
 def ask(service: ServerState, session: ClientSession, login: Login, decided: Decided) -> None:

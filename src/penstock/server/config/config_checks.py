@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 
 from penstock.base.durations import format_duration
+from penstock.base.units import SECOND_NS
 from penstock.broker.import_resolver import SharingFault
 from penstock.server.auth.secret_compare import is_bcrypt
 from penstock.server.config.config_file import ConfigError
@@ -22,7 +23,6 @@ from penstock.server.config.options import (
     AUTH_TIMEOUT_NS_DEFAULT,
     CLIENT_PORT_DEFAULT,
     HOST_DEFAULT,
-    SECOND_NS,
     ListenOnly,
     Options,
 )

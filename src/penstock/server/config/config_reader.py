@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from penstock.base.durations import format_duration
+from penstock.base.units import SECOND_NS
 from penstock.server.config.config_checks import check_options, normalise, users_of
 from penstock.server.config.config_file import ConfigError, Node, Tree, digest, parse_file
 from penstock.server.config.config_values import (
@@ -52,7 +53,7 @@ from penstock.server.config.operator_config import (
     read_resolver,
     read_trusted_keys,
 )
-from penstock.server.config.options import SECOND_NS, Options
+from penstock.server.config.options import Options
 from penstock.server.config.reload_rules import reloadable_changes
 from penstock.server.config.security_config import read_accounts, read_authorization
 from penstock.server.config.share_config import read_mappings

@@ -14,10 +14,9 @@ from typing import TypeAlias
 from msgspec import Struct, field
 
 from penstock.base.durations import parse_duration
+from penstock.base.units import SECOND_NS
 from penstock.server.config.config_file import ConfigError, Node, Plain, Tree
 from penstock.server.config.quantities import parse_port, seconds_to_ns, split_host_port
-
-SECOND_NS = 1_000_000_000
 
 
 class ConfigFault(Exception):

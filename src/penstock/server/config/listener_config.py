@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from penstock.base.durations import parse_duration
+from penstock.base.units import SECOND_NS
 from penstock.server.config.config_values import (
     ConfigFault,
     Problems,
@@ -35,7 +36,7 @@ from penstock.server.config.config_values import (
     type_name,
     unsupported,
 )
-from penstock.server.config.options import SECOND_NS, ListenOnly, WebsocketOptions
+from penstock.server.config.options import ListenOnly, WebsocketOptions
 from penstock.server.config.security_config import read_simple_authorization
 from penstock.server.config.tls_config import read_tls
 

@@ -15,12 +15,12 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from penstock.base.units import SECOND_NS
 from penstock.broker.permission_values import Permissions  # noqa: TC001
 from penstock.broker.share_values import Export, Import, Mapping  # noqa: TC001
 
 CLIENT_PORT_DEFAULT = 4222
 HOST_DEFAULT = "0.0.0.0"
-SECOND_NS = 1_000_000_000
 TLS_TIMEOUT_NS_DEFAULT = 2 * SECOND_NS
 AUTH_TIMEOUT_NS_DEFAULT = 2 * SECOND_NS
 HANDSHAKE_FIRST_FALLBACK_NS_DEFAULT = 50_000_000

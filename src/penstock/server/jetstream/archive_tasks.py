@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from penstock.base.units import SECOND_NS
 from penstock.jetstream.archive.archive_transfer import TransferStep
 from penstock.server.server_log import log
 from penstock.store.errors import StoreError
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from penstock.store.contract import Work
     from penstock.subjects.trie import Subscription
 
-NS: Final = 1_000_000_000
 FAILED: Final = "internal failure, the server's log has details"
 
 
@@ -138,7 +138,7 @@ class Running:
         due_ns = self._transfer.next_deadline_ns()
         if due_ns is None or self._timer is not None or self._transfer.is_over:
             return
-        delay = max(0, due_ns - self._runtime.now_ns()) / NS
+        delay = max(0, due_ns - self._runtime.now_ns()) / SECOND_NS
         self._timer = self._runtime.loop.call_later(delay, self._due)
 
     def _due(self) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.api.account_usage import AccountLimits
 from penstock.base.effects import Advise
 from penstock.base.slices import finish
+from penstock.base.units import SECOND_NS
 from penstock.broker.reply_routes import PREFIX as REPLY_PREFIX
 from penstock.jetstream.account.asset_recovery import recover_in_slices
 from penstock.jetstream.account.assets import Assets, ServerRoom
@@ -69,7 +70,6 @@ SPARE_PART: Final = 32
 """Messages leave SPARE_BYTES of the disk free, or 1/SPARE_PART of the free space if less."""
 SPACE_EVERY_NS: Final = 10_000_000
 """How often storing checks the free space; on a small disk, it checks every time."""
-NS: Final = 1_000_000_000
 
 
 class JetStreamRuntime:
@@ -149,7 +149,7 @@ class JetStreamRuntime:
         log.info(
             "JetStream ready, %d streams recovered in %.3f s",
             streams,
-            (time.monotonic_ns() - started_ns) / NS,
+            (time.monotonic_ns() - started_ns) / SECOND_NS,
         )
         self._after_turn()
 
@@ -288,7 +288,7 @@ class JetStreamRuntime:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_ns = due_ns
-        delay = max(0, due_ns - time.time_ns()) / NS
+        delay = max(0, due_ns - time.time_ns()) / SECOND_NS
         self._timer = self.loop.call_later(
             delay, self.service.watch.run, "deadlines of streams and consumers", self._due
         )
@@ -301,7 +301,7 @@ class JetStreamRuntime:
 
     def _arm_interval(self) -> None:
         self._interval = self.loop.call_later(
-            self.options.sync_interval_ns / NS, self._interval_due
+            self.options.sync_interval_ns / SECOND_NS, self._interval_due
         )
 
     def _interval_due(self) -> None:

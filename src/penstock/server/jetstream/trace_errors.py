@@ -19,10 +19,14 @@ if TYPE_CHECKING:
 
 _SIZE: Final = refusals.STREAM_MESSAGE_EXCEEDS_MAXIMUM.err_code
 _TTL_INVALID: Final = refusals.MESSAGE_TTL_INVALID.err_code
-_WRONG_LAST_MSG_ID: Final = 10070
-_WRONG_LAST_SEQ: Final = 10071
-_STORE_FAILED: Final = 10077
-_WITHOUT_CODE: Final = (refusals.STREAM_NOT_MATCH.err_code, _STORE_FAILED, 10111)
+_WRONG_LAST_MSG_ID: Final = refusals.STREAM_WRONG_LAST_MSG_ID.err_code
+_WRONG_LAST_SEQ: Final = refusals.STREAM_WRONG_LAST_SEQUENCE.err_code
+_STORE_FAILED: Final = refusals.STREAM_STORE_FAILED.err_code
+_WITHOUT_CODE: Final = (
+    refusals.STREAM_NOT_MATCH.err_code,
+    _STORE_FAILED,
+    refusals.STREAM_ROLLUP_FAILED.err_code,
+)
 _OTHER_WORDS: Final = {
     refusals.MESSAGE_TTL_DISABLED.err_code: "message TTL disabled",
     refusals.ATOMIC_PUBLISH_CONTAINS_DUPLICATE_MESSAGE.err_code: DUPLICATE,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from penstock.base.units import SECOND_NS
 from penstock.server.monitor.connection_totals import traffic_by_account
 from penstock.server.monitor.page_values import timestamp
 from penstock.server.monitor.query_string import BadQuery
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from penstock.server.net.client_record import Now
     from penstock.server.server_state import ServerState
     from penstock.server.system.server_accounts import Account
-
-
-NS: Final = 1_000_000_000
 
 
 class AccountzOptions(Struct, frozen=True, kw_only=True):
@@ -165,7 +163,7 @@ def _claims(service: ServerState, account: Account) -> dict[str, Any]:
         "jwt": known.token,
         "issuer_key": known.claims.about.issuer,
         "tags": known.claims.tags,
-        "revoked_user": {key: timestamp(since_s * NS) for key, since_s in revoked},
+        "revoked_user": {key: timestamp(since_s * SECOND_NS) for key, since_s in revoked},
     }
 
 

@@ -89,7 +89,7 @@ class Monitor:
         tls = self._service.options.tls
         if not self._secure or tls is None:
             return None, None
-        from penstock.server.config.options import SECOND_NS
+        from penstock.base.units import SECOND_NS
         from penstock.server.net.codecs.tls_context import build_context
 
         # Scrapers and browsers have no client certificate; the reference requires none here.

@@ -12,7 +12,8 @@ from typing import Final
 
 import msgspec
 
-SECOND_NS: Final = 1_000_000_000
+from penstock.base.units import SECOND_NS
+
 MILLISECOND_NS: Final = 1_000_000
 MICROSECOND_NS: Final = 1_000
 INDENT: Final = 2

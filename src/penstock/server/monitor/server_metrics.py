@@ -18,8 +18,8 @@ from prometheus_client.core import (
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
+from penstock.base.units import SECOND_NS
 from penstock.base.version import REFERENCE_VERSION, VERSION
-from penstock.server.config.options import SECOND_NS
 from penstock.server.monitor.connection_totals import subscriptions_of, sum_of, traffic_by_account
 from penstock.server.monitor.jsz import hosts_of, stats, totals
 from penstock.server.monitor.page_answers import ANY_ORIGIN, PageAnswer

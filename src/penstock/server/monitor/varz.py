@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
+from penstock.base.units import SECOND_NS
 from penstock.base.version import PROTOCOL, REFERENCE_VERSION, VERSION
-from penstock.server.config.options import SECOND_NS, TLS_TIMEOUT_NS_DEFAULT
+from penstock.server.config.options import TLS_TIMEOUT_NS_DEFAULT
 from penstock.server.monitor.connection_totals import subscriptions_of, totals_of
 from penstock.server.monitor.page_values import number, timestamp, uptime
 from penstock.server.monitor.process_usage import processors, resident_bytes, usable_processors

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from penstock.base.json_depth import check_nesting
+from penstock.base.units import SECOND_NS
 from penstock.broker.permissions import ResponseGrants
 from penstock.server.auth import auth_callout
 from penstock.server.auth.login_values import (
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
 CLIENT_PROTOCOLS: Final = (0, 1)
 FIRST_PING_S: Final = 2.0
 RTT_VALID_NS: Final = 3_600_000_000_000
-SECOND_NS: Final = 1_000_000_000
 
 
 class ClientSession(Refusals, TraceIngress):

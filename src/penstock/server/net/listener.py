@@ -13,7 +13,8 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.server.net.client_session import SECOND_NS, ClientSession
+from penstock.base.units import SECOND_NS
+from penstock.server.net.client_session import ClientSession
 from penstock.server.net.host_addresses import UNSPECIFIED, plain_address
 from penstock.server.server_log import log
 

@@ -15,6 +15,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from penstock.base.units import SECOND_NS
 from penstock.broker.reply_routes import PREFIX, Replies
 from penstock.broker.subject_mappings import Mappings
 from penstock.server.config.share_config import sharing_of
@@ -42,7 +43,6 @@ TOKEN_CHARS: Final = string.ascii_letters + string.digits
 TOKEN_LEN: Final = 6
 CHAIN_MAX: Final = 64
 """Most accounts that a reply passes through."""
-NS: Final = 1_000_000_000
 
 
 class Placed(NamedTuple):
@@ -262,7 +262,7 @@ class AccountImports:
             self._replies[account].close(reply)
 
     def _arm(self, delay_ns: int) -> None:
-        self._timer = self._service.loop.call_later(delay_ns / NS, self._expire)
+        self._timer = self._service.loop.call_later(delay_ns / SECOND_NS, self._expire)
 
     def _expire(self) -> None:
         self._timer = None

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+from penstock.base.units import SECOND_NS
 from penstock.server.net import close_reasons
-from penstock.server.net.client_session import SECOND_NS
 from penstock.server.server_log import log
 
 if TYPE_CHECKING:

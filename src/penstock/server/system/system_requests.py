@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 
 from penstock.base.json_depth import check_nesting
+from penstock.base.units import SECOND_NS
 from penstock.server.config.config_scanner import ConfigError
 from penstock.server.monitor import absent_pages
 from penstock.server.monitor.accountz import AccountzOptions, accountz, accstatz_steps
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 BAD_REQUEST: Final = 400
 FAILED: Final = 500
-NS: Final = 1_000_000_000
 FIRST_LDM_PROTOCOL: Final = 1
 
 Asked = TypeVar("Asked")
@@ -250,7 +250,7 @@ def user_info(session: ClientSession) -> dict[str, Any]:
     if session.guards is not None:
         data["permissions"] = _permissions(session.guards.permissions)
     if claimed is not None and claimed.expires_s:
-        data["expires"] = max(0, int(claimed.expires_s - time.time())) * NS
+        data["expires"] = max(0, int(claimed.expires_s - time.time())) * SECOND_NS
     return data
 
 

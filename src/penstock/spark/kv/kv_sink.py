@@ -21,7 +21,8 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from penstock.bulk.errors import NO_MESSAGE_FOUND, Refused
+from penstock.api.error_codes import NO_MESSAGE_FOUND, WRONG_LAST_SEQUENCE
+from penstock.bulk.errors import Refused
 from penstock.bulk.publish_frames import RowError
 from penstock.spark.compat import DataSourceStreamArrowWriter
 from penstock.spark.kv.kv_changes import ChangeLayout
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
 
 WHOLE_NUMBERS: Final = ("byte", "short", "integer", "long")
 COLUMNS: Final = {KEY: ("string",), VALUE: ("binary", "string"), OP: ("string",)}
-WRONG_LAST_SEQUENCE: Final = frozenset({10071, 10164})
 MSG_ID: Final = b"Nats-Msg-Id"
 CONFLICTS_SHOWN: Final = 5
 

@@ -17,6 +17,7 @@ try:
 except ImportError:  # ranges are read without Spark too (`stream_rows`)
     InputPartition = object  # type: ignore[assignment,misc]
 
+from penstock.api.error_codes import NO_CONSUMER
 from penstock.bulk.bulk_connection import MSG_NEXT
 from penstock.bulk.errors import BulkError, NotPermitted, Refused, may_pass
 from penstock.spark.errors import DataLoss, explained, lost
@@ -44,7 +45,6 @@ RETRY_SECONDS_MAX: Final = 10.0
 HEADERS_ONLY_BYTES_MIN: Final = 128
 CONSUMER, DIRECT, SINGLE = "consumer", "direct", "single"
 #: Consumer limit reached; a work queue allows no consumer without acknowledgements.
-NO_CONSUMER_CODES: Final = frozenset({10026, 10084})
 
 log = logging.getLogger(__name__)
 
@@ -216,7 +216,7 @@ class RangeReading:
             self._pulls = False
             return True
         refused = isinstance(error, NotPermitted) or (
-            isinstance(error, Refused) and error.err_code in NO_CONSUMER_CODES
+            isinstance(error, Refused) and error.err_code in NO_CONSUMER
         )
         is_bound = self._options.read_mode == CONSUMER or self._mode != CONSUMER
         if not refused or is_bound or self._view is None:

@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 import logging
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from penstock.api.timestamps import format_time
+from penstock.base.units import SECOND_NS
 from penstock.bulk.errors import BulkError
 from penstock.kv.bucket_records import prefix_of
 from penstock.spark.spark_connection import shared_reader
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from penstock.spark.read.read_plan import StreamView
     from penstock.spark.read.source_options import ReadOptions
 
-SECOND_NS: Final = 1_000_000_000
 MESSAGES, SECONDS = "messages", "seconds"
 
 log = logging.getLogger(__name__)

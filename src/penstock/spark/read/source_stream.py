@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from penstock.base.durations import parse_duration
+from penstock.base.units import SECOND_NS
 from penstock.spark.compat import (
     HAS_LIMITS,
     ReadAllAvailable,
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
     from penstock.spark.payloads.payload_plan import PayloadPlan
     from penstock.spark.read.source_options import ReadOptions
 
-SECOND_NS: Final = 1_000_000_000
 IDLE_PAUSE_SECONDS_FIRST: Final = 0.01
 IDLE_PAUSE_SECONDS_MAX: Final = 0.1
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.api.error_codes import WRONG_LAST_MSG_ID
 from penstock.bulk.errors import BulkError, NoResponders
 from penstock.wire.headers import EMPTY_BLOCK, added
 
@@ -28,7 +29,6 @@ SUBJECT: Final = rf"{TOKEN}(\.{TOKEN})*"
 SUBJECT_BYTES_MAX: Final = 4096
 #: Maximum number of subjects probed per task; the server decides on further ones.
 ASKED_MAX: Final = 256
-WRONG_LAST_MSG_ID: Final = 10070
 
 
 def pattern_of(subjects: list[str]) -> str:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.api.api_subjects import API, domain_api
 from penstock.bulk.blocking_publisher import BlockingPublisher
 from penstock.bulk.bulk_publisher import Publisher
+from penstock.bulk.bulk_requests import accepted
 from penstock.bulk.errors import BulkError, NoResponders, Refused
 from penstock.spark.spark_connection import MS, dialling
 
@@ -112,7 +113,4 @@ def _outlet(publisher: BlockingPublisher, options: PublishOptions, stream: str) 
 
 def _call(publisher: BlockingPublisher, subject: str, body: dict[str, Any]) -> dict[str, Any]:
     heard = publisher.ask(subject, json.dumps(body).encode() if body else b"")
-    answer: dict[str, Any] = json.loads(heard.payload)
-    if error := answer.get("error"):
-        raise Refused.said(error)
-    return answer
+    return accepted(heard.payload)

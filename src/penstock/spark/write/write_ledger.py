@@ -23,13 +23,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from penstock.bulk.errors import (
+from penstock.api.error_codes import (
+    BATCH_INCOMPLETE,
+    BATCH_RETRIABLE,
+    BATCH_TOO_LARGE,
     NO_MESSAGE_FOUND,
-    ConnectionLost,
-    NoResponders,
-    Refused,
-    ReplyTimeout,
+    WRONG_LAST_SEQUENCE,
 )
+from penstock.bulk.errors import ConnectionLost, NoResponders, Refused, ReplyTimeout
 from penstock.bulk.publish_frames import encode
 from penstock.spark.write.worker_publisher import SinkError
 from penstock.wire.headers import EMPTY_BLOCK, added
@@ -44,11 +45,6 @@ if TYPE_CHECKING:
 TRIES_MAX: Final = 8
 PAUSE_SECONDS: Final = 0.1
 DIGEST_BYTES: Final = 16
-WRONG_LAST_SEQUENCE: Final = frozenset({10071, 10164})
-#: The batch was dropped, or too many are open at once.
-PASSING: Final = frozenset({10176, 10210, 10167, 10008, 10009})
-BATCH_TOO_LARGE: Final = 10199
-INCOMPLETE: Final = 10176
 NO_BATCH: Final = -1
 BATCH_WRITE: Final = "-"
 
@@ -184,13 +180,13 @@ class WriteLedger:
         code = error.get("err_code", 0)
         if code in WRONG_LAST_SEQUENCE:
             return False
-        if code in PASSING and tried + 1 < TRIES_MAX:
+        if code in BATCH_RETRIABLE and tried + 1 < TRIES_MAX:
             time.sleep(PAUSE_SECONDS * 2**tried)
             return False
         reason = f"{error.get('description')} ({code})"
         if code == BATCH_TOO_LARGE:
             reason += ": set batchRows to less than the server takes"
-        if code == INCOMPLETE:
+        if code == BATCH_INCOMPLETE:
             reason += (
                 ": the server dropped a row of it; is every subject one of this stream's, and no "
                 "message larger than it takes?"

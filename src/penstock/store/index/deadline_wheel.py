@@ -24,7 +24,7 @@ from bisect import bisect_left, insort
 from heapq import heapify, heappop, heappush
 from typing import Final
 
-from penstock.store.format.varint import U64_MAX, put_uvarint, read_uvarint
+from penstock.records.varint import U64_MAX, put_uvarint, read_uvarint
 
 SLOT_NS: Final = 1_000_000_000
 DEADLINE_NS_MAX: Final = 2**63 - 1

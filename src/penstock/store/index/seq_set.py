@@ -15,7 +15,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Final
 
-from penstock.store.format.varint import U64_MAX, put_uvarint, read_uvarint
+from penstock.records.varint import U64_MAX, put_uvarint, read_uvarint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.store.format.varint import put_uvarint, read_uvarint
+from penstock.records.varint import put_uvarint, read_uvarint
 
 
 @given(st.integers(0, 2**64 - 1), st.binary(max_size=4), st.binary(max_size=4))
