@@ -12,29 +12,17 @@ from typing import TYPE_CHECKING
 
 from penstock.fold.artifact.manifest import MANIFEST_FILE
 from penstock.fold.errors import FoldStoreError
-from penstock.fold.store import pgss
-from penstock.fold.store.append_log import AppendLogSnapshot, read_store
 from penstock.fold.store.atomic_files import told_as_store_error
-from penstock.fold.store.lmdb_store import LmdbReader, LmdbSnapshot
-from penstock.fold.store.rocks_store import RocksDbReader, RocksDbSnapshot
-from penstock.fold.store.sqlite_store import SqliteReader, SqliteSnapshot
+from penstock.fold.store.registry import backend_of_directory, backend_of_file, head_bytes
 
 if TYPE_CHECKING:
     from penstock.fold.store.contract import SnapshotReader, SnapshotStore
-
-SQLITE_MAGIC = b"SQLite format 3\0"
-LMDB_FILE = "data.mdb"
-ROCKSDB_FILE = "CURRENT"
+    from penstock.fold.store.registry import Backend
 
 
 def kind_at(path: Path | str) -> type[SnapshotStore]:
     """Return the kind of store at a path; FoldStoreError if there is none."""
-    path = Path(path)
-    kind = _kind_of_directory(path) if path.is_dir() else _kind_of_file(path)
-    if kind is None:
-        what = "an artifact, to be imported first" if is_artifact(path) else "no fold"
-        raise FoldStoreError(f"this is {what}", path=path)
-    return kind
+    return _backend_at(Path(path)).store
 
 
 def is_artifact(path: Path | str) -> bool:
@@ -43,14 +31,10 @@ def is_artifact(path: Path | str) -> bool:
 
 def open_reader(path: Path | str) -> SnapshotReader:
     """Open a reader of the fold at a path."""
-    kind = kind_at(path)
-    if kind is SqliteSnapshot:
-        return SqliteReader.open(path)
-    if kind is LmdbSnapshot:
-        return LmdbReader.open(path)
-    if kind is RocksDbSnapshot:
-        return RocksDbReader.open(path)
-    return read_store(path)
+    backend = _backend_at(Path(path))
+    if backend.open_reader is None:
+        raise FoldStoreError(f"a {backend.names[0]} fold has no reader", path=path)
+    return backend.open_reader(path)
 
 
 def bytes_at(path: Path | str) -> int:
@@ -63,17 +47,16 @@ def bytes_at(path: Path | str) -> int:
     return sum(one.stat().st_size for one in beside if one.name in ours)
 
 
-def _kind_of_directory(path: Path) -> type[SnapshotStore] | None:
-    if (path / LMDB_FILE).is_file():
-        return LmdbSnapshot
-    return RocksDbSnapshot if (path / ROCKSDB_FILE).is_file() else None
-
-
-def _kind_of_file(path: Path) -> type[SnapshotStore] | None:
+def _backend_at(path: Path) -> Backend:
     if not path.exists():
         raise FoldStoreError("there is no such fold", path=path)
+    backend = backend_of_directory(path) if path.is_dir() else backend_of_file(_head(path))
+    if backend is None:
+        what = "an artifact, to be imported first" if is_artifact(path) else "no fold"
+        raise FoldStoreError(f"this is {what}", path=path)
+    return backend
+
+
+def _head(path: Path) -> bytes:
     with told_as_store_error(path), open(path, "rb") as file:
-        head = file.read(len(SQLITE_MAGIC))
-    if head == SQLITE_MAGIC:
-        return SqliteSnapshot
-    return AppendLogSnapshot if head.startswith(pgss.MAGIC) else None
+        return file.read(head_bytes())

@@ -11,11 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
 from penstock.fold.artifact.atomic_dir import staged, sweep_stages
-from penstock.fold.store.append_log import AppendLogSnapshot
-from penstock.fold.store.lmdb_store import LmdbSnapshot
 from penstock.fold.store.memory_store import MemorySnapshot
-from penstock.fold.store.rocks_store import RocksDbSnapshot
-from penstock.fold.store.sqlite_store import SqliteSnapshot
+from penstock.fold.store.registry import store_named
 from penstock.kv.kv_types import Scope
 
 if TYPE_CHECKING:
@@ -26,16 +23,6 @@ if TYPE_CHECKING:
     from penstock.fold.store.contract import SnapshotStore
     from penstock.kv.contract import KvKeys, KvStore, KvWatcher
     from penstock.kv.kv_connection import NatsConfig
-
-BACKENDS: dict[str, type[SnapshotStore]] = {
-    "append-log": AppendLogSnapshot,
-    "log": AppendLogSnapshot,
-    "sqlite": SqliteSnapshot,
-    "lmdb": LmdbSnapshot,
-    "rocksdb": RocksDbSnapshot,
-    "rocks": RocksDbSnapshot,
-    "memory": MemorySnapshot,
-}
 
 
 class FoldOrigin(NamedTuple):
@@ -88,11 +75,7 @@ def scope_of(scope: Scope | str | Sequence[str]) -> Scope:
 
 
 def backend_of(backend: str | type[SnapshotStore]) -> type[SnapshotStore]:
-    if not isinstance(backend, str):
-        return backend
-    if backend not in BACKENDS:
-        raise ValueError(f"backend {backend!r} is none of {', '.join(BACKENDS)}")
-    return BACKENDS[backend]
+    return store_named(backend) if isinstance(backend, str) else backend
 
 
 async def open_store(

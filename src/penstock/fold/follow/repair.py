@@ -15,10 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
 from penstock.fold.errors import BackendMismatch
 from penstock.fold.follow.repair_policy import Fate, Mode, fate
-from penstock.fold.store.append_log import AppendLogSnapshot
-from penstock.fold.store.lmdb_store import LmdbSnapshot
-from penstock.fold.store.rocks_store import RocksDbSnapshot
-from penstock.fold.store.sqlite_store import SqliteSnapshot
+from penstock.fold.store.registry import stores_with_files
 from penstock.kv.kv_types import SYNTHETIC, KvUpdate, Op
 
 if TYPE_CHECKING:
@@ -36,12 +33,6 @@ CHUNK_UPDATES = 1_000
 """Maximum number of repair updates in one commit."""
 CHUNK_BYTES_MAX = 16 * 1024 * 1024
 """A chunk ends early once its values have this total size."""
-NATIVE: tuple[type[SnapshotStore], ...] = (
-    AppendLogSnapshot,
-    SqliteSnapshot,
-    LmdbSnapshot,
-    RocksDbSnapshot,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +75,7 @@ class Repair:
 
 def kind_of(backend: str) -> type[SnapshotStore]:
     """Return the store class that reads artifacts of a backend."""
-    for kind in NATIVE:
+    for kind in stores_with_files():
         if kind.backend == backend:
             return kind
     raise BackendMismatch(f"no store here reads {backend!r} artifacts")

@@ -19,9 +19,7 @@ from penstock.fold.artifact.manifest import MANIFEST_FILE
 from penstock.fold.errors import ArtifactInvalid
 from penstock.fold.ship.artifact_transport import transport_for
 from penstock.fold.store import pgss
-from penstock.fold.store.lmdb_store import LmdbSnapshot
-from penstock.fold.store.rocks_store import RocksDbSnapshot
-from penstock.fold.store.sqlite_store import SqliteSnapshot
+from penstock.fold.store.registry import store_of_artifact
 from penstock.kv.kv_types import REVISION_BYTES
 
 if TYPE_CHECKING:
@@ -31,9 +29,6 @@ if TYPE_CHECKING:
     from penstock.fold.store.contract import SnapshotStore
 
 BATCH_ROWS: Final = 50_000
-STORES: Final[dict[str, type[SnapshotStore]]] = {
-    store.backend: store for store in (SqliteSnapshot, LmdbSnapshot, RocksDbSnapshot)
-}
 
 Row = tuple[str, bytes, int | None]
 
@@ -115,7 +110,7 @@ def _batches(rows: Iterator[Row]) -> Iterator[list[Row]]:
 def _rows(manifest: Manifest, payload: Path, prefix: str) -> Iterator[Row]:
     if manifest.backend == APPEND_LOG:
         return _log_rows(payload / APPEND_LOG_PAYLOAD, prefix)
-    store = STORES.get(manifest.backend)
+    store = store_of_artifact(manifest.backend)
     if store is None:
         raise ArtifactInvalid(f"an artifact of a {manifest.backend} store cannot be read here")
     return _store_rows(store, payload / store.payload if store.payload else payload, prefix)

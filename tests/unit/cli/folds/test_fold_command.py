@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.fold import AppendLogSnapshot, KvUpdate, Op, SqliteSnapshot, WatchCursor
-from penstock.fold.follow.open_target import BACKENDS
+from penstock.fold.store.registry import store_named
 from support.cli import command_line
 from support.s3 import s3_server
 
@@ -28,7 +28,7 @@ def fill(path: Path, store: str) -> None:
     updates = [
         KvUpdate(Op.PUT, key, value, at) for at, (key, value) in enumerate(VALUES.items(), 1)
     ]
-    with BACKENDS[store].open(path) as fold:
+    with store_named(store).open(path) as fold:
         fold.apply(updates, WatchCursor.of(3))
 
 
@@ -114,7 +114,7 @@ def test_an_object_store_keeps_the_newest(command_line: Cli, store: str) -> None
     assert (
         command_line.done("fold", "export", "fold", place, "--json").json["outcome"] == "published"
     )
-    with BACKENDS[store].open(command_line.directory / "older") as older:
+    with store_named(store).open(command_line.directory / "older") as older:
         older.apply([], WatchCursor.of(2))
     told = command_line.done("fold", "export", "older", place, "--json").json
     assert told["outcome"] == "a newer one is there"
@@ -147,10 +147,10 @@ def test_a_fold_is_converted(command_line: Cli, store: str) -> None:
 
 def test_copies_that_differ_are_told(command_line: Cli, store: str) -> None:
     command_line.done("fold", "export", "fold", "copy")
-    with BACKENDS[store].open(command_line.directory / "fold") as fold:
+    with store_named(store).open(command_line.directory / "fold") as fold:
         fold.apply([KvUpdate(Op.PUT, "a.1", b"other", 1)], WatchCursor.of(3))
     assert "differ" in command_line.refused("fold", "verify", "fold", "--artifact", "copy")
-    with BACKENDS[store].open(command_line.directory / "fold") as fold:
+    with store_named(store).open(command_line.directory / "fold") as fold:
         fold.apply([], WatchCursor.of(4))
     reason = command_line.refused("fold", "verify", "fold", "--artifact", "copy")
     assert "at one revision only" in reason
@@ -183,7 +183,7 @@ def test_places_that_name_nothing_are_refused(command_line: Cli) -> None:
 
 def test_compacting_gives_space_back_and_keeps_everything(command_line: Cli, store: str) -> None:
     path = command_line.directory / "fold"
-    with BACKENDS[store].open(path) as fold:
+    with store_named(store).open(path) as fold:
         for lap in range(4, 44):
             fold.apply([KvUpdate(Op.PUT, "big", os.urandom(100_000), lap)], WatchCursor.of(lap))
         fold.apply([KvUpdate(Op.DELETE, "big", revision=44)], WatchCursor.of(44))

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.fold import FoldStoreError
 from penstock.fold.artifact.store_detect import bytes_at, is_artifact, kind_at, open_reader
-from penstock.fold.follow.open_target import BACKENDS
+from penstock.fold.store.registry import stores_with_files
 from support.folds import at, put
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from penstock.fold import SnapshotStore
 
-KINDS = sorted({kind for name, kind in BACKENDS.items() if name != "memory"}, key=str)
+KINDS = sorted(stores_with_files(), key=str)
 
 
 @pytest.fixture(params=KINDS, ids=lambda kind: kind.backend)
