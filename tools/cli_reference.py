@@ -30,9 +30,9 @@ HEAD = """\
 <!-- Made by tools/cli_reference.py from the declarations in src/penstock/cli.
      Do not edit: run `make reference`. -->
 
-Commands for any NATS server. How they are used is told in
+Commands for any NATS server. How to use them:
 [the command line](../how-to/command-line.md). `penstock serve` takes nats-server's flags
-(`penstock serve --help`), `penstock store` is told in
+(`penstock serve --help`), `penstock store` is described in
 [check a store](../how-to/check-a-store.md), `penstock bench` in
 [benchmarks](../benchmarks.md).
 

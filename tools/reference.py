@@ -67,7 +67,7 @@ file also takes the reference's other spellings (`max_conn`, `logfile`, ...). Fl
 `penstock serve --help`; they override the file.
 
 "Fixed" marks what a reload cannot change: a file that changes it is refused as a whole, and the
-server goes on as it was. What is accepted but has no effect yet is told in
+server goes on as it was. What is accepted but has no effect yet is described in
 [compatibility](../compatibility.md#accepted-without-effect).
 """
 

@@ -46,7 +46,7 @@ HEAD = """\
      Do not edit: run `make reference`. -->
 
 Options of the formats, as `.option(name, value)` takes them. Names are read in any case; one that
-is unknown is refused, with the nearest one that is not. How they are used is told in
+is unknown is refused, with the nearest one that is not. How to use them:
 [read streams in Spark](../how-to/spark.md). What is marked as a secret is in no error message and
 no `repr`.
 """

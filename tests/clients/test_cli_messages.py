@@ -115,7 +115,7 @@ def test_a_command_answers_with_what_it_prints(cli: Cli, name: str) -> None:
 
 
 def test_nobody_and_silence_are_failures(cli: Cli, name: str) -> None:
-    assert f"nobody answers on {name}" in cli.refused("req", name)
+    assert f"no responders on {name}" in cli.refused("req", name)
     listening = cli.start("sub", name)
     listening.wait_for("Listening")
     assert "0 of 1 answers" in cli.refused("req", name, "--timeout", "50ms")

@@ -174,7 +174,7 @@ def test_a_stream_made_anew_is_refused_before_anything_is_written(
     files = sorted(tmp_path.rglob("*.*"))
     tell(server, lambda js: js.delete_stream(stream))
     fill(server, stream, 1, 20)
-    with pytest.raises(ArchiveError, match="made anew"):
+    with pytest.raises(ArchiveError, match="recreated"):
         archive(spark, source, dest, storage_options=options)
     assert sorted(tmp_path.rglob("*.*")) == files
     assert held(spark, dest, options) == messages(1, 10)

@@ -108,7 +108,7 @@ def test_shards_hold_what_the_bucket_holds_and_go_on(
     bucket.do([("k.3", b"new"), ("k.4", None), ("other", b"1")])
     told = fold(spark, origin(spark, bucket), bucket.name, str(dest), shards=3)
     assert sum(shard.changed for shard in told.shards) == 3
-    assert not told.anew
+    assert not told.rebuilt
     assert fetched(dest, bucket, tmp_path / "two", 3) == bucket.expected
     table = spark.read.format("penstock-fold").load(f"{dest}/{bucket.name}")
     assert {row.key: bytes(row.value) for row in table.collect()} == bucket.expected
@@ -139,7 +139,7 @@ def test_a_log_with_a_hole_is_folded_anew_from_what_is_there(
     fold(spark, origin(spark, bucket), bucket.name, str(dest), shards=2)
     bucket.do([("a", b"2"), ("b", b"2"), ("c", b"2"), ("a", b"3"), ("b", b"3"), ("c", b"3")])
     told = fold(spark, origin(spark, bucket), bucket.name, str(dest), shards=2)
-    assert told.anew
+    assert told.rebuilt
     assert fetched(dest, bucket, tmp_path / "one", 2) == bucket.expected
 
 

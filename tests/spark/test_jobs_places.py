@@ -52,7 +52,7 @@ def test_a_stopped_servers_files_are_archived_and_folded(
     assert (told.rows, told.cursor, told.commits) == (messages, messages, 3)
     assert archive(spark, origin, str(tmp_path / "a")).rows_added == 0
     folded = fold(spark, origin, "B", str(tmp_path / "f"), shards=2, archive=str(tmp_path / "a"))
-    assert (folded.entries, folded.cursor, folded.anew) == (entries, messages, False)
+    assert (folded.entries, folded.cursor, folded.rebuilt) == (entries, messages, False)
 
 
 @pytest.mark.parametrize("form", ["parquet", "delta"])

@@ -221,7 +221,7 @@ def test_a_range_of_a_stream_made_anew_is_not_another_streams_messages(
     parts = batch(server.url, name).partitions()
     streams.remake(name)
     streams.fill(name, 9)
-    with pytest.raises(DataLoss, match="was deleted and made anew"):
+    with pytest.raises(DataLoss, match="was deleted and recreated"):
         seqs_of(batch(server.url, name), parts)
     assert seqs_of(batch(server.url, name, failOnDataLoss=False), parts) == []
 
@@ -338,7 +338,7 @@ def test_no_secret_is_in_what_is_told(start: Starter) -> None:
     one = start(RIGHTS)
     said = []
     for password in ("s3cret-word", "s3cret-wrong"):
-        by_option = options(one.url, "ANY", user="nobody", password=password)
+        by_option = options(one.url, "ANY", user="reply_no_responders", password=password)
         by_url = options(one.url.replace("//", f"//nobody:{password}@"), "ANY")
         for chosen in (by_option, by_url):
             with pytest.raises(SourceError) as failure:

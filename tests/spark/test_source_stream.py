@@ -167,7 +167,7 @@ def test_a_stream_made_anew_is_noticed(
     query.run()
     streams.remake(name)
     streams.fill(name, 7, first=100)
-    with pytest.raises(StreamingQueryException, match="was deleted and made anew"):
+    with pytest.raises(StreamingQueryException, match="was deleted and recreated"):
         query.run()
     query.options["failOnDataLoss"] = False
     query.run()

@@ -67,7 +67,7 @@ def test_a_cursor_goes_on_and_refuses_another_stream(server: ServerUnderTest, st
     assert penstock.read(stream, url=url, after=second.cursor).to_arrow().num_rows == 0
     tell(server, lambda js: js.delete_stream(stream))
     fill(server, stream, 1, 5)
-    with pytest.raises(DataLoss, match="made anew"):
+    with pytest.raises(DataLoss, match="recreated"):
         penstock.read(stream, url=url, after=second.cursor)
 
 

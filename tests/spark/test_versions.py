@@ -80,7 +80,7 @@ def test_a_stream_created_again_fails_the_query(
     query.run()
     streams.remake(name)
     streams.fill(name, 30)
-    with pytest.raises(PySparkException, match="was deleted and made anew"):
+    with pytest.raises(PySparkException, match="was deleted and recreated"):
         query.run()
 
 

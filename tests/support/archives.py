@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.api.account_usage import AccountLimits
 from penstock.api.advisories import AdvisoryClient
+from penstock.api.rules.stream_defaults import StreamContext
+from penstock.api.rules.stream_requests import check_restored, plan_create
 from penstock.api.stream_config import StreamConfig
-from penstock.api.stream_defaults import StreamContext
-from penstock.api.stream_requests import check_restored, plan_create
 from penstock.base.effects import Advise, Send
 from penstock.base.message import Inbound
 from penstock.jetstream.account.asset_factory import make_stream

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec import structs
 
 from penstock.api.consumer_config import ConsumerConfig, CreateConsumerRequest
-from penstock.api.consumer_defaults import ConsumerCaps
-from penstock.api.consumer_requests import RequestContext, addressed, decide
 from penstock.api.json_codec import decode, encode
 from penstock.api.refusals import ApiError
+from penstock.api.rules.consumer_defaults import ConsumerCaps
+from penstock.api.rules.consumer_requests import RequestContext, addressed, decide
 from penstock.api.stream_config import StreamConfig
 from support.jetstream import Refusal
 

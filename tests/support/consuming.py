@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from penstock.api.ack_protocol import parse_ack_subject
 from penstock.api.consumer_config import AckPolicy, ConsumerConfig
-from penstock.api.consumer_defaults import ConsumerCaps, normalise
+from penstock.api.rules.consumer_defaults import ConsumerCaps, normalise
 from penstock.api.stream_config import StreamConfig
 from penstock.base.effects import Advise, Deliver, Send
 from penstock.jetstream.consumers.consumer import Consumer

@@ -14,9 +14,9 @@ from penstock.api.account_usage import AccountLimits
 from penstock.api.json_codec import decode, encode
 from penstock.api.refusals import ApiError
 from penstock.api.request_bodies import StreamConfigRequest
+from penstock.api.rules.stream_defaults import StreamContext, shown
+from penstock.api.rules.stream_requests import plan_create, plan_update
 from penstock.api.stream_config import StreamConfig
-from penstock.api.stream_defaults import StreamContext, shown
-from penstock.api.stream_requests import plan_create, plan_update
 from support.jetstream import Refusal
 
 if TYPE_CHECKING:

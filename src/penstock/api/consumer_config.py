@@ -168,7 +168,7 @@ class PriorityGroupState(Struct, frozen=True, kw_only=True):
     """The client pinned in a priority group."""
 
     group: Annotated[str, Doc("Name of the group."), EMIT]
-    pinned_client_id: Annotated[str, Doc("Id of the pin; none if nobody is pinned.")] = ""
+    pinned_client_id: Annotated[str, Doc("Id of the pinned client; empty if none is.")] = ""
     pinned_ts: Annotated[Time, Doc("Since when."), EMIT] = 0
 
 
@@ -188,7 +188,7 @@ class ConsumerInfo(Struct, frozen=True, kw_only=True):
     num_waiting: Annotated[int, Doc("Pull requests waiting."), EMIT] = 0
     num_pending: Annotated[UInt64, Doc("Messages not delivered yet."), EMIT] = 0
     cluster: Annotated[ClusterInfo | None, Doc("Who leads it.")] = None
-    push_bound: Annotated[bool, Doc("Somebody listens on the deliver subject.")] = False
+    push_bound: Annotated[bool, Doc("The deliver subject has a subscriber.")] = False
     paused: Annotated[bool, Doc("It delivers nothing now.")] = False
     pause_remaining: Annotated[Nanos, Doc("For how long still.")] = 0
     ts: Annotated[Time, Doc("When this was said."), EMIT] = 0

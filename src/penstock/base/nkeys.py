@@ -1,4 +1,4 @@
-"""nkeys: ed25519 keys as typed text with a checksum, and signatures with them.
+"""Nkeys: ed25519 keys as typed text with a checksum, and signatures with them.
 
 The text is base32 without padding of `prefix byte | 32 key bytes | CRC16 (XMODEM), little
 endian`. A seed has two prefix bytes; together they also encode the kind of its key. The first

@@ -140,7 +140,7 @@ class BulkConnection(asyncio.BufferedProtocol):
         finally:
             del self._answers[token], self._asked[token]
         if heard.header and Status.read(heard.header, "").code == NO_RESPONDERS:
-            raise NoResponders(f"nobody answers on {subject}")
+            raise NoResponders(f"no responders on {subject}")
         return heard
 
     async def request_many(

@@ -91,7 +91,7 @@ def _told_of_library(error: BaseException) -> str | None:
     from nats import errors
 
     if isinstance(error, errors.NoRespondersError):
-        return "nobody answers on that subject"
+        return "no responders on that subject"
     if isinstance(error, errors.BadSubjectError):
         return "that is not a valid subject"
     if isinstance(error, errors.MaxPayloadError):

@@ -278,7 +278,7 @@ class Watch:
 
     def _reset(self, now: LogInfo) -> LogReset:
         return LogReset(
-            "the bucket was made anew",
+            "the bucket was recreated",
             old_identity=self.identity or "",
             new_identity=now.identity,
             bucket=self._bucket,

@@ -115,7 +115,7 @@ class WatchError(FoldError):
 class CursorExpired(WatchError):
     """The log no longer holds everything after `cursor`. `first_seq` is its first sequence."""
 
-    hint = "repair the fold, or read everything anew"
+    hint = "repair the fold, or read everything again"
 
     def __init__(
         self, reason: str, *, first_seq: int, cursor: WatchCursor, bucket: str = ""
@@ -133,7 +133,7 @@ class ValuesLost(WatchError):
 class LogReset(WatchError):
     """The cursor is of another log, or the log was restored to a state before the cursor."""
 
-    hint = "the bucket was made anew or restored: repair the fold"
+    hint = "the bucket was recreated or restored: repair the fold"
 
     def __init__(
         self,

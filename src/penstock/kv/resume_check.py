@@ -91,7 +91,7 @@ def check_resume(
     cursor = WatchCursor.of(revision)
     if identity is not None and not is_same_log(identity, info.identity):
         raise LogReset(
-            "the bucket was made anew",
+            "the bucket was recreated",
             old_identity=identity,
             new_identity=info.identity,
             bucket=bucket,

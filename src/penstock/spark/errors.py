@@ -29,7 +29,7 @@ class DataLoss(SourceError):
 
 def lost(what: str) -> DataLoss:
     return DataLoss(
-        f"{what}. Set failOnDataLoss to false to go on with what is there, or begin anew with "
+        f"{what}. Set failOnDataLoss to false to go on with what is there, or start again with "
         "another checkpointLocation"
     )
 
@@ -46,8 +46,8 @@ def _words(error: BulkError, stream: str) -> str:
         return f"no server could be reached: {error}. Check url, and whether the server runs"
     if isinstance(error, NoResponders):
         return (
-            f"nobody answers for stream {stream}: JetStream is off on this server, or domain or "
-            "apiPrefix is wrong"
+            f"no JetStream responder for stream {stream}: JetStream is off on this server, or "
+            "domain or apiPrefix is wrong"
         )
     if isinstance(error, NotPermitted):
         return f"stream {stream} cannot be read: {error}. Give this user that permission"

@@ -105,7 +105,7 @@ ATTEMPTS = (
     Attempt(user="alice"),
     Attempt(user="bob"),
     Attempt(user="bob", password="pw"),
-    Attempt(user="nobody", password="pw"),
+    Attempt(user="reply_no_responders", password="pw"),
     Attempt(password="pw"),
     Attempt(token="pw"),
     Attempt(token="PW"),

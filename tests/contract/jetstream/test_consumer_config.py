@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.api.consumer_config import ConsumerConfig
-from penstock.api.consumer_defaults import ConsumerCaps
+from penstock.api.rules.consumer_defaults import ConsumerCaps
 from support.assets import unique
 from support.consumers import (
     CAPTURED,

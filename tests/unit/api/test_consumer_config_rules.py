@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from penstock.api import consumer_rules
 from penstock.api.consumer_config import AckPolicy, ConsumerConfig, PriorityPolicy
-from penstock.api.consumer_defaults import ConsumerCaps, normalise
-from penstock.api.consumer_rules import check_consumer, sampled_percent
 from penstock.api.json_codec import decode, encode
 from penstock.api.refusals import ApiError
+from penstock.api.rules import consumer_rules
+from penstock.api.rules.consumer_defaults import ConsumerCaps, normalise
+from penstock.api.rules.consumer_rules import check_consumer, sampled_percent
 from penstock.api.stream_config import ConsumerLimits, Retention, StreamConfig
 from support.consumers import FAULTS, NO_CAPS, Fault, asked, drawn, plain, stream_config
 

@@ -9,9 +9,9 @@ import pytest
 from penstock.api.json_codec import decode
 from penstock.api.refusals import ApiError
 from penstock.api.request_bodies import StreamConfigRequest
+from penstock.api.rules.stream_defaults import StreamContext
+from penstock.api.rules.stream_rules import STREAM_RULES, check_stream
 from penstock.api.stream_config import StreamConfig
-from penstock.api.stream_defaults import StreamContext
-from penstock.api.stream_rules import STREAM_RULES, check_stream
 from penstock.base.sequences import SEQ_MAX
 from support.jetstream import Refusal
 from support.streams import FAULTS, GOOD, NAME, Fault, asked, named, origins, plain

@@ -314,7 +314,7 @@ async def test_patience_ends() -> None:
 
 async def test_the_first_start_is_tried_once() -> None:
     world = World([])
-    world.failures = [ConnectFailed("nobody")]
+    world.failures = [ConnectFailed("reply_no_responders")]
     with pytest.raises(ConnectFailed):
         await follow(world).begin()
     assert world.asked == ["dial"]

@@ -88,4 +88,4 @@ async def remove_bucket(session: CommandSession, options: Namespace, stream: str
     confirm(f"Remove bucket {options.bucket} with all that is in it?", options)
     with named(options.bucket):
         answer = await session.api.call(f"STREAM.DELETE.{stream}")
-    session.screen.answer(answer, f"Bucket {options.bucket} is gone")
+    session.screen.answer(answer, f"Bucket {options.bucket} was deleted")

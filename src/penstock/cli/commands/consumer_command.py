@@ -191,7 +191,7 @@ async def _rm(session: CommandSession, options: Namespace) -> None:
     path = _path(options)
     confirm(f"Remove consumer {options.name} of {options.stream}?", options)
     answer = await session.api.call(f"CONSUMER.DELETE.{path}")
-    session.screen.answer(answer, f"Consumer {options.name} is gone")
+    session.screen.answer(answer, f"Consumer {options.name} was deleted")
 
 
 async def _pause(session: CommandSession, options: Namespace) -> None:
@@ -375,7 +375,7 @@ def _add_arguments() -> tuple[Argument, ...]:
     from penstock.cli.config_flags import config_arguments
 
     name = argument("name", nargs="?", default="", help="its name, unless --config has it")
-    gone = argument("--ephemeral", action="store_true", help="let it go when nobody uses it")
+    gone = argument("--ephemeral", action="store_true", help="delete it when it is unused")
     return (STREAM, name, gone, *config_arguments(ConsumerConfig))
 
 

@@ -124,7 +124,7 @@ def _show(screen: Screen, options: Namespace) -> None:
 def _rm(screen: Screen, options: Namespace) -> None:
     load(options.name)
     _path(options.name).unlink()
-    screen.answer({"name": options.name, "removed": True}, f"Context {options.name} is gone")
+    screen.answer({"name": options.name, "removed": True}, f"Context {options.name} was deleted")
 
 
 def _answer(screen: Screen, name: str, text: str) -> None:

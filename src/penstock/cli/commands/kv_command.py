@@ -408,7 +408,7 @@ NOUN: Final = Noun(
         Command("get", "show the value of a key", _get_arguments, online=_get),
         Command("put", "set a key", lambda: (*ENTRY, VALUE), online=_put),
         Command("create", "set a key that is not there", _create_arguments, online=_create),
-        Command("update", "set a key if nobody else did", _update_arguments, online=_update),
+        Command("update", "set a key whose revision is known", _update_arguments, online=_update),
         Command("del", "delete a key, keep its history", lambda: (*ENTRY, FORCE), online=_delete),
         Command("purge", "delete a key and its history", lambda: (*ENTRY, FORCE), online=_purge),
         Command(

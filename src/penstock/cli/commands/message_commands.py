@@ -196,7 +196,7 @@ async def _request(session: CommandSession, options: Namespace) -> None:
             except TimeoutError:
                 break
             if not message.data and (message.headers or {}).get("Status") == "503":
-                raise Failure(f"nobody answers on {options.subject}")
+                raise Failure(f"no responders on {options.subject}")
             number += 1
             _show(session, options, number, message)
     session.watch.raise_if_heard()

@@ -310,7 +310,7 @@ async def _rm(session: CommandSession, options: Namespace) -> None:
     subject = _meta(options.bucket, options.name)
     await session.api.publish(subject, json.dumps(gone).encode(), ROLLUP)
     await _forget(session, options.bucket, info["nuid"])
-    session.screen.answer(gone, f"Object {options.name} is gone")
+    session.screen.answer(gone, f"Object {options.name} was deleted")
 
 
 async def _add(session: CommandSession, options: Namespace) -> None:

@@ -249,7 +249,7 @@ def _fold(screen: Screen, options: Namespace) -> None:
         for one in told.shards
     ]  # fmt: skip
     headings = ("shard", ">cursor", ">entries", ">changed", ">size", "published")
-    remark = "made anew from what the bucket holds now\n" if told.anew else ""
+    remark = "rebuilt from what the bucket holds now\n" if told.rebuilt else ""
     title = f"{remark}Fold of {told.bucket} at {told.dest}"
     screen.answer(asdict(told), TableListing(title, headings, rows))
 

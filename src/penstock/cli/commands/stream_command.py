@@ -212,7 +212,7 @@ async def _rm(session: CommandSession, options: Namespace) -> None:
     name = checked_name(options.name, "stream")
     confirm(f"Remove stream {name} with all its messages?", options)
     answer = await session.api.call(f"STREAM.DELETE.{name}")
-    session.screen.answer(answer, f"Stream {name} is gone")
+    session.screen.answer(answer, f"Stream {name} was deleted")
 
 
 async def _purge(session: CommandSession, options: Namespace) -> None:
@@ -223,7 +223,7 @@ async def _purge(session: CommandSession, options: Namespace) -> None:
     confirm(f"Remove {what} from stream {name}?", options)
     with session.screen.progress(f"Purging {name}", None):
         answer = await session.api.call(f"STREAM.PURGE.{name}", body, seconds=PURGE_SECONDS)
-    session.screen.answer(answer, f"{answer['purged']:,} messages are gone from {name}")
+    session.screen.answer(answer, f"{answer['purged']:,} messages were purged from {name}")
 
 
 # -- messages

@@ -84,7 +84,7 @@ def _parser() -> Parser:
         ("verify", "read every byte and tell what is damaged; exit code 1 if anything is"),
         ("repair", "leave damage behind; what is replaced is kept aside"),
         ("compact", "give back the space of removed messages"),
-        ("rekey", "encrypt every message anew under a new data key, and destroy the old files"),
+        ("rekey", "encrypt every message again under a new data key, and destroy the old files"),
     ):
         one = actions.add_parser(name, help=text, description=text.capitalize() + ".")
         one.add_argument("directory", type=Path, help="a store, a stream, or all below")
@@ -296,7 +296,7 @@ def _compact(options: argparse.Namespace, findings: list[Finding], console: Cons
         before, after = result["bytes_before"], result["bytes_after"]
         console.print(
             f"{finding.place.shown}: {before:,} bytes before, {after:,} after, "
-            f"{result['rewritten']} blocks written anew",
+            f"{result['rewritten']} blocks rewritten",
             soft_wrap=True,
         )
     return EXIT_OK
@@ -326,29 +326,31 @@ def _compact_one(finding: Finding, given: dict[str, Any]) -> Result:
 def _rekey(options: argparse.Namespace, findings: list[Finding], console: Console) -> int:
     _refuse_damage(findings)
     given = _open_options(options)
-    anew = given if options.new_key_file is None else _keyed(_secret_in(options.new_key_file))
-    if not anew:
+    new_options = (
+        given if options.new_key_file is None else _keyed(_secret_in(options.new_key_file))
+    )
+    if not new_options:
         raise Unusable("there is no key to encrypt with: give one with --new-key-file")
     # One salt for all streams: deriving a key is slow, and a server does it once per salt.
-    anew = anew | {"key_salt": os.urandom(SALT_BYTES)}
-    results = [_rekey_one(finding, given, anew, console) for finding in findings]
+    new_options = new_options | {"key_salt": os.urandom(SALT_BYTES)}
+    results = [_rekey_one(finding, given, new_options, console) for finding in findings]
     if options.json:
         print(store_tables.as_json("rekey", findings, results))
         return EXIT_OK
     for finding, result in zip(findings, results, strict=True):
         console.print(
-            f"[green]encrypted anew[/] {finding.place.shown}: {result['messages']:,} messages",
+            f"[green]encrypted again[/] {finding.place.shown}: {result['messages']:,} messages",
             soft_wrap=True,
         )
     return EXIT_OK
 
 
 def _rekey_one(
-    finding: Finding, given: dict[str, Any], anew: dict[str, Any], console: Console
+    finding: Finding, given: dict[str, Any], new_options: dict[str, Any], console: Console
 ) -> Result:
     assert finding.report is not None  # otherwise it was refused as damaged
     messages = finding.report.state.msgs
-    steps = store_repair.rebuild_messages(finding, given | _as_stored(finding), anew)
+    steps = store_repair.rebuild_messages(finding, given | _as_stored(finding), new_options)
     _with_progress("encrypting", messages, _differences(steps), console)
     store_repair.destroy(store_repair.asides(finding.place.messages)[-1])
     return {"messages": messages}

@@ -107,7 +107,7 @@ class Finding:
         if self.report is None:
             return notes
         recovery = self.report.recovery
-        notes += [f"{name}: its header does not fit, it was read all the same"
+        notes += [f"{name}: its header does not fit; it was read anyway"
                  for name in recovery.repaired]  # fmt: skip
         if recovery.torn_bytes:
             notes.append(f"{recovery.torn_bytes} bytes of a write that was cut short")

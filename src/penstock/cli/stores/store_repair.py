@@ -33,11 +33,12 @@ CONSUMER_SUFFIXES: Final = (META_SUFFIX, STATE_SUFFIX, *LOG_SUFFIXES)
 
 
 def rebuild_messages(
-    finding: Finding, options: dict[str, Any], anew: dict[str, Any] | None = None
+    finding: Finding, options: dict[str, Any], new_options: dict[str, Any] | None = None
 ) -> Iterator[int]:
     """Rewrite the messages and swap the directories; yield how many are written.
 
-    A new store has its own data key. `anew` holds the open options of the new store that differ.
+    A new store has its own data key. `new_options` holds the options in which the new store
+    differs.
     """
     old = finding.place.messages
     new = aside_name(old, UNFINISHED)
@@ -45,7 +46,7 @@ def rebuild_messages(
     try:
         given = {"incarnation": finding.incarnation, "noise": os.urandom, **options}
         source = FileStore.open(OverlayDisk(source_disk), **given)
-        target = FileStore.open(target_disk, **given | (anew or {}), meta=finding.meta)
+        target = FileStore.open(target_disk, **given | (new_options or {}), meta=finding.meta)
         yield from copy_store(source, target)
         _check_alike(source, target)
         target.close()

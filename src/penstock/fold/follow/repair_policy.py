@@ -212,7 +212,7 @@ def why_not(offer: Offer, start: FoldStart, held: HeldEntry, scope: Scope, log: 
     if start is FoldStart.UNANCHORED and held.identity != log.identity:
         return "of which log the fold's data is is not known, so neither is it of the artifact"
     if start in (FoldStart.RESET, FoldStart.UNANCHORED) and not offer.identity:
-        return "it does not say of which log it is, and the bucket was made anew"
+        return "it does not say of which log it is, and the bucket was recreated"
     if offer.cursor > log.last_seq:
         return f"its cursor {offer.cursor} is beyond the bucket's end at {log.last_seq}"
     # The bucket has lost records after the fold's own cursor, so an artifact that is not newer

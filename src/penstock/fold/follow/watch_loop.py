@@ -206,7 +206,9 @@ class FoldLoop(Generic[T]):
         if self._repair.mode is not Mode.NONE:
             reason = f"the cursor is {start.value}, and without a store nothing can be compared"
             raise RepairRefused(reason, cursor=self._applied)
-        log.warning("reading anew; what was deleted meanwhile is not told kind=%s", start.value)
+        log.warning(
+            "reading all values again; deletes during the gap are not reported kind=%s", start.value
+        )
         self._applied = WatchCursor.NONE
         return Anchor(0, "", info.last_seq)
 

@@ -141,7 +141,7 @@ class ArtifactTransport:
             except ObjectMissing:
                 continue
             return before
-        raise ArtifactInvalid("the payload that the pointer names is gone", path=key)
+        raise ArtifactInvalid("the payload that the pointer names is missing", path=key)
 
 
 class PublishedArtifact:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.api import refusals
 from penstock.api.account_usage import NOTHING, tier_of
+from penstock.api.rules.stream_requests import reservation_of
 from penstock.api.stream_config import Storage
-from penstock.api.stream_requests import reservation_of
 from penstock.jetstream.account.config_views import StreamConfigs
 from penstock.jetstream.host.asset_files import file_name
 from penstock.subjects.pattern_set import PatternIndex

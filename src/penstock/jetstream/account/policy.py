@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from penstock.api.consumer_defaults import ConsumerCaps
+from penstock.api.rules.consumer_defaults import ConsumerCaps
 from penstock.jetstream.streams.batches.atomic_batch import BatchLimits
 
 if TYPE_CHECKING:

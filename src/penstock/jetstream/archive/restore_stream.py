@@ -16,9 +16,9 @@ from msgspec import structs
 
 from penstock.api import refusals
 from penstock.api.consumer_config import ConsumerAction
-from penstock.api.consumer_requests import RequestContext, decide
 from penstock.api.json_codec import encode
 from penstock.api.refusals import ApiError
+from penstock.api.rules.consumer_requests import RequestContext, decide
 from penstock.api.stream_config import Storage
 from penstock.base.sequences import SEQ_MAX
 from penstock.jetstream.account.asset_factory import build_host, host_consumer, open_store

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from penstock.api.ack_protocol import Verb
 from penstock.api.consumer_config import AckPolicy
-from penstock.api.consumer_rules import sampled_percent
+from penstock.api.rules.consumer_rules import sampled_percent
 from penstock.store.contract import TIME_NS_MAX
 
 if TYPE_CHECKING:

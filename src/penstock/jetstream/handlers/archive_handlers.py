@@ -9,7 +9,7 @@ from penstock.api.advisories import RestoreCreate, SnapshotCreate
 from penstock.api.refusals import ApiError
 from penstock.api.request_bodies import RestoreRequest, SnapshotRequest, is_empty_body
 from penstock.api.responses import RestoreResponse, SnapshotResponse
-from penstock.api.stream_requests import check_restored, plan_restore_sliced
+from penstock.api.rules.stream_requests import check_restored, plan_restore_sliced
 from penstock.base.effects import Advise, Begin
 from penstock.jetstream.account.endpoints import Endpoint, HeldRequest
 from penstock.jetstream.archive.archive_transfer import TRANSFERS_MAX

@@ -10,15 +10,6 @@ from msgspec import structs
 from penstock.api import api_subjects, refusals
 from penstock.api.advisories import ConsumerActionAdvisory as ConsumerEvent
 from penstock.api.consumer_config import CreateConsumerRequest, pause_remaining
-from penstock.api.consumer_requests import (
-    RequestContext,
-    addressed,
-    decide_sliced,
-    for_source,
-    is_internal,
-    with_level,
-)
-from penstock.api.consumer_rules import check_group
 from penstock.api.json_codec import encode
 from penstock.api.refusals import ApiError
 from penstock.api.request_bodies import (
@@ -38,6 +29,15 @@ from penstock.api.responses import (
     ConsumerResetResponse,
     ConsumerUnpinResponse,
 )
+from penstock.api.rules.consumer_requests import (
+    RequestContext,
+    addressed,
+    decide_sliced,
+    for_source,
+    is_internal,
+    with_level,
+)
+from penstock.api.rules.consumer_rules import check_group
 from penstock.api.stream_config import Retention
 from penstock.base.effects import Advise
 from penstock.base.short_hash import short_hash

@@ -28,9 +28,9 @@ from penstock.api.responses import (
     StreamPurgeResponse,
     StreamUpdateResponse,
 )
+from penstock.api.rules.stream_defaults import StreamContext
+from penstock.api.rules.stream_requests import plan_create_sliced, plan_update_sliced
 from penstock.api.stream_config import ConsumerLimits, Storage
-from penstock.api.stream_defaults import StreamContext
-from penstock.api.stream_requests import plan_create_sliced, plan_update_sliced
 from penstock.base.effects import Advise
 from penstock.base.sequences import SEQ_MAX
 from penstock.jetstream.account.asset_factory import host_made, make_files

@@ -19,9 +19,9 @@ from penstock.api.consumer_config import (
     CreateConsumerRequest,
     DeliverPolicy,
 )
-from penstock.api.consumer_defaults import SOURCE_HEARTBEAT_NS
 from penstock.api.json_codec import encode
 from penstock.api.refusals import ApiError
+from penstock.api.rules.consumer_defaults import SOURCE_HEARTBEAT_NS
 from penstock.base.effects import Send
 from penstock.base.json_depth import check_nesting
 from penstock.base.sequences import SEQ_MAX

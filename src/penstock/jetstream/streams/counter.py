@@ -88,6 +88,8 @@ def count(plan_state: PlanState, draft: Draft) -> ApiError | Cold | None:
         _add(draft, step, *((b"", b"") if isinstance(found, Missing) else found[-2:]))
     except (msgspec.DecodeError, ValueError):
         return refusals.MESSAGE_COUNTER_BROKEN
+    if len(draft.value) > DIGITS_MAX:
+        return refusals.MESSAGE_INCR_INVALID  # a longer total could not be read again
     if len(draft.header) + len(draft.payload) > plan_state.max_payload:
         return refusals.STREAM_MESSAGE_EXCEEDS_MAXIMUM
     return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from penstock.api.source_rules import copies_of
+from penstock.api.rules.source_rules import copies_of
 from penstock.jetstream.streams.republish import Republisher
 from penstock.jetstream.streams.retention import limits_of
 from penstock.jetstream.streams.source_progress import Progress

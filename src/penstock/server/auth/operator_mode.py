@@ -117,7 +117,7 @@ class OperatorMode:
         self._make_again()
         sessions = [s for s in self._service.sessions.values() if s.account.name == name]
         for session in sessions:
-            session.apply_limits(anew=True)
+            session.apply_limits(has_subscriptions=True)
         judge(self._service, [s for s in sessions if s.link.close_reason is None])
         self._service.io_loop.settle()
 

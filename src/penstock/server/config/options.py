@@ -142,7 +142,7 @@ class JetStreamOptions(_Secretive, frozen=True, kw_only=True):
     ] = 0
     strict: Annotated[bool, Doc("Refuse requests with fields that are unknown.")] = True
     key: Annotated[str, Doc("Encrypt files with a key made from this.")] = ""
-    prev_key: Annotated[str, Doc("What `key` was before: the keys of files are sealed anew.")] = ""
+    prev_key: Annotated[str, Doc("The former `key`; data keys are sealed again under `key`.")] = ""
     cipher: Annotated[str, Doc("aes or chacha; empty is automatic.")] = ""
     limits: Annotated[JetStreamLimits, Doc("Bounds for all accounts.")] = JetStreamLimits()
 

@@ -316,7 +316,7 @@ class AccountRuntime:
         self.acks.take_collected()
         if self._is_elsewhere:
             if not self.runtime.service.account_imports.serves(self.name, subject):
-                self.nobody(Inbound(subject, reply, header, payload), source)
+                self.reply_no_responders(Inbound(subject, reply, header, payload), source)
             return
         self._api.received(subject, reply, header, payload, source)
 
@@ -333,9 +333,9 @@ class AccountRuntime:
         if not local.startswith(BUCKETS_PREFIX):
             self._called(API_PREFIX + local, reply, header, payload, source)
         elif not self.runtime.io_loop.post(self.interest, local, payload, reply, header):
-            self.nobody(Inbound(subject, reply, header, payload), source)
+            self.reply_no_responders(Inbound(subject, reply, header, payload), source)
 
-    def nobody(self, msg: Inbound, source: ClientLink | None) -> None:
+    def reply_no_responders(self, msg: Inbound, source: ClientLink | None) -> None:
         """Reply with 503 if JetStream's own subscription matched but cannot handle the request.
 
         As the router does: only to clients that requested it, and if no other subscription matched.
@@ -361,7 +361,7 @@ class AccountRuntime:
         tokens = subject.split(".")
         found = self.consumer(tokens[-3], tokens[-2]) if len(tokens) > 4 else None
         if found is None or not found[1].cfg.flow_control:
-            self.nobody(Inbound(subject, reply, header, payload), source)
+            self.reply_no_responders(Inbound(subject, reply, header, payload), source)
         else:
             driver, consumer = found
             effects = consumer.flow_reply(subject, header, self.runtime.now_ns())

@@ -55,7 +55,7 @@ class AckIntake:
         if ref is not None and ref.scope in ("", self._scope):
             found = self._account.consumer(ref.stream, ref.consumer)
         if ref is None or found is None or not found[1].takes_acks:
-            self._account.nobody(Inbound(subject, reply, header, payload), source)
+            self._account.reply_no_responders(Inbound(subject, reply, header, payload), source)
             return
         driver, consumer = found
         acked = consumer.ack(ref, reply, header, payload, self._account.runtime.now_ns())

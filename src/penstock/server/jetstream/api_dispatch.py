@@ -129,7 +129,7 @@ class ApiRequests:
         names = msg.subject.removeprefix(NEXT_PREFIX).split(".")
         found = account.consumer(*names) if len(names) == PAIR else None
         if found is None:
-            account.nobody(msg, source)
+            account.reply_no_responders(msg, source)
             return
         driver, consumer = found
         effects = consumer.request(msg.reply, msg.header, msg.payload, self._runtime.now_ns())
@@ -138,4 +138,4 @@ class ApiRequests:
 
     def _read(self, msg: Inbound, source: ClientLink | None) -> None:
         if not self.reads.read(msg, may_open=not self._lines):
-            self._account.nobody(msg, source)
+            self._account.reply_no_responders(msg, source)

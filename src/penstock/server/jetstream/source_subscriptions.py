@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.api.source_rules import copies_of
+from penstock.api.rules.source_rules import copies_of
 from penstock.base.message import Inbound
 from penstock.jetstream.sources.stream_sources import StreamSources
 from penstock.subjects.trie import Subscription

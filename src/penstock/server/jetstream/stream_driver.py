@@ -113,7 +113,7 @@ class StreamDriver:
         """Take a message published on one of the stream's subjects."""
         msg = Inbound(subject, reply, header, payload)
         if self.host.is_closed:  # the stream was deleted in this turn, after the message was routed
-            self._account.nobody(msg, source)
+            self._account.reply_no_responders(msg, source)
             return
         self.host.publish(msg, self._runtime.now_ns())
         self.mark()

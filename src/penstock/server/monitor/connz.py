@@ -159,8 +159,8 @@ def _steps(service: ServerState, options: ConnzOptions, now: Now) -> Steps:
     if options.cid:
         offset, limit = 0, 1
     if options.acc and options.acc not in service.accounts.by_name:
-        nobody = ConnzPage(clients=[], total=0, offset=offset, limit=limit, known_account=False)
-        return {**asdict(frame_of(service, nobody, now)), "connections": None}
+        no_clients = ConnzPage(clients=[], total=0, offset=offset, limit=limit, known_account=False)
+        return {**asdict(frame_of(service, no_clients, now)), "connections": None}
     everybody = wanted = _candidates(service, options)
     if options.cid or options.mqtt_client or options.user or options.filter_subject:
         wanted = []

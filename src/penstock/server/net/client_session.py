@@ -113,8 +113,8 @@ class ClientSession(Refusals, TraceIngress):
             first_ping_s + self.service.jitter(first_ping_s / 5), self._ping_due
         )
 
-    def apply_limits(self, *, anew: bool = False) -> None:
-        """Apply the tightest limits; `anew`: the client may already have subscriptions."""
+    def apply_limits(self, *, has_subscriptions: bool = False) -> None:
+        """Apply the tightest limits, also to existing subscriptions if the client may have some."""
         options = self.service.options
         limits = tightest(options, self.account.limits, self.claimed)
         self.link.set_limits(
@@ -129,7 +129,9 @@ class ClientSession(Refusals, TraceIngress):
             payload = max(limits.max_payload, 0) if self.bound else 0
             self.link.codec.limit_message(options.max_control_line + payload)
         subs_max = limits.max_subscriptions
-        if subs_max is not None and subs_max <= (self.link.subscriptions if anew else 0):
+        if subs_max is not None and subs_max <= (
+            self.link.subscriptions if has_subscriptions else 0
+        ):
             # As in the reference, a client at its subscription limit is closed.
             self.link.close(close_reasons.MAX_SUBSCRIPTIONS, "maximum subscriptions exceeded")
 

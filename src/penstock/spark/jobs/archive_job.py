@@ -270,7 +270,7 @@ def _begun(table: ArchiveTable, extent: InputExtent, wanted: tuple[str, ...]) ->
 def _check_identity(version: Version, extent: InputExtent) -> None:
     if version.created_ns != extent.created_ns:
         raise ArchiveError(
-            f"stream {extent.stream} was made anew since it was archived: its sequences mean other "
+            f"stream {extent.stream} was recreated since it was archived: its sequences mean other "
             "messages now. Archive it to another place"
         )
 

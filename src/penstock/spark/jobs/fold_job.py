@@ -63,12 +63,12 @@ class ShardReport:
 
 @dataclass(frozen=True, slots=True)
 class FoldReport:
-    """What a run did. `anew`: shards were rebuilt only from what the bucket holds now."""
+    """What a run did. `rebuilt`: shards were rebuilt only from what the bucket holds now."""
 
     bucket: str
     dest: str
     cursor: int
-    anew: bool
+    rebuilt: bool
     shards: tuple[ShardReport, ...]
 
     @property
@@ -106,19 +106,19 @@ def fold(
     last = extent.last_seq if until is None else min(until, extent.last_seq)
     more = options if archive_options is None else archive_options
     source = _Source(spark, origin, extent, archive, more)
-    anew, rows = source.rows(min(cursors.values()), last)
+    rebuilt, rows = source.rows(min(cursors.values()), last)
     plan = FoldPlan(
         dest=dest,
         bucket=bucket,
         shards=cut,
         cursor=last,
         identity=f"{extent.stream}@{extent.created_ns}",
-        anew=anew,
+        rebuilt=rebuilt,
         options=options,
     )
     told = _published(spark, plan, reduced(rows, bucket))
     asyncio.run(_prune(plan, grace))
-    return FoldReport(bucket, dest, last, anew, told)
+    return FoldReport(bucket, dest, last, rebuilt, told)
 
 
 async def _cursors(

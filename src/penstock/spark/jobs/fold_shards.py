@@ -43,7 +43,7 @@ class FoldPlan:
     shards: tuple[Shard, ...]
     cursor: int
     identity: str
-    anew: bool
+    rebuilt: bool
     options: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def key(self, shard: str) -> str:
@@ -125,7 +125,7 @@ def apply(
         )
     if held >= plan.cursor:
         return None
-    if plan.anew:
+    if plan.rebuilt:
         store.clear()
         held = 0
     fresh = [update for update in updates if update.revision > held]

@@ -130,7 +130,7 @@ def fault_of(view: StreamView, position: Position) -> str:
     name = view.name
     if view.created != position.created:
         return (
-            f"stream {name} was deleted and made anew: the one that was read was created "
+            f"stream {name} was deleted and recreated: the one that was read was created "
             f"{position.created}, this one {view.created}"
         )
     if view.last_seq < position.seq:

@@ -106,7 +106,7 @@ class ReadOptions(ConnectionOptions, frozen=True, kw_only=True):
         str, Doc("What names of our short-lived consumers begin with.")
     ] = "spark-"
     poll_timeout_ms: Annotated[
-        Milliseconds, Doc("Silence after which a task makes its consumer anew.")
+        Milliseconds, Doc("Silence after which a task recreates its consumer.")
     ] = 3_000
     cursor_bucket: Annotated[
         str,

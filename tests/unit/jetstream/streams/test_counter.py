@@ -41,6 +41,14 @@ def test_totals_have_no_bounds() -> None:
     assert run.publish("s.a", header=incr("1")) == ack(2, f',"val":"1{"0" * 40}"')
 
 
+def test_a_total_that_would_be_too_long_is_refused_and_the_old_one_stays() -> None:
+    run = counting()
+    most = "9" * 4000
+    assert run.publish("s.a", header=incr(most)) == ack(1, f',"val":"{most}"')
+    assert run.refusal("s.a", b"", incr("1")) == refusals.MESSAGE_INCR_INVALID
+    assert run.publish("s.a", header=incr("-1")) == ack(2, f',"val":"{"9" * 3999}8"')
+
+
 @pytest.mark.parametrize(
     ("payload", "header", "fault"),
     [

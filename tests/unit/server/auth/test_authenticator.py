@@ -229,7 +229,7 @@ def test_unknown_names_cost_as_much_as_known_ones() -> None:
     users = Authenticator(options(UserOptions(user="u", password=HASH)))
     single = Authenticator(Options(authorization=Authorization(user="u", password=HASH)))
     for authenticator in (users, single):
-        decision = authenticator.authenticate(Login(user="nobody", password="secret"))
+        decision = authenticator.authenticate(Login(user="reply_no_responders", password="secret"))
         assert isinstance(decision, NeedsBcrypt)
         assert isinstance(decision.check(), LoginRefused)
 

@@ -110,7 +110,7 @@ def test_a_stream_made_anew_between_two_offsets_is_read_from_its_beginning() -> 
 @pytest.mark.parametrize(
     ("now", "told", "mended"),
     [
-        (StreamView("A", NEW, 3, 9), "made anew", Position(2, NEW)),
+        (StreamView("A", NEW, 3, 9), "recreated", Position(2, NEW)),
         (view("A", 1, 8), "truncated or restored", Position(8, OLD)),
         (view("A", 12, 20), "begins at 12, though 11 is next", Position(10, OLD)),
     ],

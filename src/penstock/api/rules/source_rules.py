@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.api.refusals import ApiError, Template
+    from penstock.api.rules.stream_defaults import StreamContext
     from penstock.api.stream_config import StreamConfig, StreamSource, SubjectTransform
-    from penstock.api.stream_defaults import StreamContext
     from penstock.base.slices import Sliced
 
     Rule = Callable[[StreamConfig, StreamContext], ApiError | Sliced[ApiError | None] | None]

@@ -15,10 +15,10 @@ from msgspec import structs
 
 from penstock.api import refusals
 from penstock.api.api_levels import without_levels
-from penstock.api.source_rules import copies_of
+from penstock.api.rules.source_rules import copies_of
+from penstock.api.rules.stream_defaults import normalise, seal
+from penstock.api.rules.stream_rules import check_stream_sliced, invalid
 from penstock.api.stream_config import Retention, Storage, StreamConfig
-from penstock.api.stream_defaults import normalise, seal
-from penstock.api.stream_rules import check_stream_sliced, invalid
 from penstock.base.slices import finish
 from penstock.subjects.match import collides
 from penstock.subjects.pattern_set import ITEMS_PER_SLICE
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from penstock.api.refusals import ApiError
-    from penstock.api.stream_defaults import StreamContext
+    from penstock.api.rules.stream_defaults import StreamContext
     from penstock.base.slices import Sliced
 
     Change = Callable[[StreamConfig, StreamConfig], ApiError | None]

@@ -22,7 +22,7 @@ from penstock.api.asset_names import (
     metadata_bytes,
 )
 from penstock.api.consumer_config import AckPolicy, ConsumerConfig, DeliverPolicy, PriorityPolicy
-from penstock.api.consumer_defaults import SOURCE_HEARTBEAT_NS, UNLIMITED
+from penstock.api.rules.consumer_defaults import SOURCE_HEARTBEAT_NS, UNLIMITED
 from penstock.api.stream_config import Retention
 from penstock.base.durations import format_duration
 from penstock.base.sequences import SEQ_MAX
@@ -34,8 +34,8 @@ from penstock.subjects.tokens import has_wildcard, is_valid_subject
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.api.consumer_defaults import ConsumerCaps
     from penstock.api.refusals import ApiError
+    from penstock.api.rules.consumer_defaults import ConsumerCaps
     from penstock.api.stream_config import StreamConfig
     from penstock.base.slices import Sliced
 

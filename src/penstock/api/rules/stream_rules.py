@@ -21,9 +21,8 @@ from penstock.api.asset_names import (
     is_valid_name,
     metadata_bytes,
 )
-from penstock.api.source_rules import COPY_RULES, copies_of
-from penstock.api.stream_config import Discard, PersistMode, Retention, Storage
-from penstock.api.stream_defaults import (
+from penstock.api.rules.source_rules import COPY_RULES, copies_of
+from penstock.api.rules.stream_defaults import (
     DUPLICATE_WINDOW_NS,
     LIMIT_FIELDS,
     default_window,
@@ -32,6 +31,7 @@ from penstock.api.stream_defaults import (
     subjects_of,
     window_of,
 )
+from penstock.api.stream_config import Discard, PersistMode, Retention, Storage
 from penstock.base.durations import format_duration
 from penstock.base.sequences import SEQ_MAX
 from penstock.base.slices import finish
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.api.refusals import ApiError
+    from penstock.api.rules.stream_defaults import StreamContext
     from penstock.api.stream_config import StreamConfig
-    from penstock.api.stream_defaults import StreamContext
     from penstock.base.slices import Sliced
 
     Rule = Callable[[StreamConfig, StreamContext], ApiError | Sliced[ApiError | None] | None]

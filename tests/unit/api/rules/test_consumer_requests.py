@@ -17,8 +17,10 @@ from penstock.api.consumer_config import (
     DeliverPolicy,
     ReplayPolicy,
 )
-from penstock.api.consumer_defaults import ConsumerCaps
-from penstock.api.consumer_requests import (
+from penstock.api.json_codec import marks_of
+from penstock.api.refusals import ApiError
+from penstock.api.rules.consumer_defaults import ConsumerCaps
+from penstock.api.rules.consumer_requests import (
     Addressed,
     RequestContext,
     addressed,
@@ -27,9 +29,7 @@ from penstock.api.consumer_requests import (
     for_source,
     with_level,
 )
-from penstock.api.consumer_rules import check_consumer
-from penstock.api.json_codec import marks_of
-from penstock.api.refusals import ApiError
+from penstock.api.rules.consumer_rules import check_consumer
 from penstock.api.stream_config import Retention, StreamConfig
 from support.consumers import NO_CAPS, asked, drawn, stream_config
 

@@ -22,9 +22,9 @@ from penstock.api.consumer_config import (
     DeliverPolicy,
     PriorityPolicy,
 )
-from penstock.api.consumer_defaults import ConsumerCaps, normalise
-from penstock.api.consumer_rules import check_consumer_sliced
 from penstock.api.refusals import ApiError
+from penstock.api.rules.consumer_defaults import ConsumerCaps, normalise
+from penstock.api.rules.consumer_rules import check_consumer_sliced
 from penstock.api.stream_config import Retention, StreamConfig
 from penstock.base.slices import finish
 from penstock.base.text import is_utf8

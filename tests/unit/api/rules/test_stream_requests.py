@@ -12,6 +12,9 @@ from penstock.api import refusals
 from penstock.api.account_usage import AccountLimits
 from penstock.api.json_codec import marks_of
 from penstock.api.refusals import ApiError
+from penstock.api.rules.stream_defaults import StreamContext, normalise, required_level, shown
+from penstock.api.rules.stream_requests import check_update, plan_create, plan_update
+from penstock.api.rules.stream_rules import check_stream
 from penstock.api.stream_config import (
     ConsumerLimits,
     PersistMode,
@@ -20,9 +23,6 @@ from penstock.api.stream_config import (
     StreamConfig,
     SubjectTransform,
 )
-from penstock.api.stream_defaults import StreamContext, normalise, required_level, shown
-from penstock.api.stream_requests import check_update, plan_create, plan_update
-from penstock.api.stream_rules import check_stream
 from support.streams import NAME, SECOND, asked, drawn, origins
 
 CTX = StreamContext()
