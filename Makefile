@@ -77,7 +77,7 @@ again:
 	@$(BIN)/python -c 'import json; print(*json.load(open("$(FAILED)")), sep="\n")'
 	$(BIN)/python -m pytest -q -rA --last-failed --last-failed-no-failures none
 
-test-long: setup $(SPARK_CLASSES) ## tests marked long (tests/long.md lists them), faults, every Spark; hours
+test-long: setup $(SPARK_CLASSES) ## tests marked long (tests/long.toml lists them), faults, every Spark; hours
 	$(PYTEST) -m long
 	$(MAKE) --no-print-directory faults spark-matrix
 

@@ -14,6 +14,7 @@ import gc
 import os
 import re
 import resource
+import tomllib
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,11 +55,24 @@ def needs_sockets(path: Path) -> bool:
     return SOCKETS.search(path.read_text()) is not None
 
 
+LONG = tomllib.loads((TESTS / "long.toml").read_text())
+
+
+def is_long(item: pytest.Item) -> bool:
+    """Whether tests/long.toml lists the test."""
+    path = str(item.path.relative_to(TESTS))
+    callspec = getattr(item, "callspec", None)
+    parameters = [] if callspec is None else callspec.id.split("-")
+    return path in LONG or any(f"{path}[{one}]" in LONG for one in parameters)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if needs_sockets(item.path):
             item.add_marker(pytest.mark.sockets)
+        if is_long(item):
+            item.add_marker(pytest.mark.long)
     if not config.pluginmanager.hasplugin("xdist"):
         return
     sharing = {item.path for item in items if SHARED_SPARK in fixtures(item)}

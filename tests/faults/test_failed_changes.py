@@ -27,8 +27,8 @@ PARTS = [
     "penstock.jetstream.streams.stream_parts:limits_of",
 ]
 SERVING = [
-    "penstock.server.jetstream.account_runtime:AccountEdge._take_in",
-    "penstock.server.jetstream.source_subscriptions:Copying.follow",
+    "penstock.server.jetstream.account_runtime:AccountRuntime._take_in",
+    "penstock.server.jetstream.source_subscriptions:SourceSubscriptions.follow",
     "penstock.jetstream.sources.source_reader:Progress",
     "penstock.jetstream.handlers.stream_handlers:show_stream",
 ]
@@ -40,7 +40,7 @@ STREAM_CREATE = [
     "penstock.jetstream.account.asset_factory:Stream",
     "penstock.jetstream.account.asset_factory:StreamHost",
     "penstock.jetstream.account.assets:Assets.recount",
-    "penstock.server.jetstream.stream_driver:HostDriver.open_lane",
+    "penstock.server.jetstream.stream_driver:StreamDriver.open_lane",
 ]
 STREAM_UPDATE = [
     *PARTS,
@@ -56,14 +56,14 @@ CONSUMER_CREATE = [
     "penstock.jetstream.account.asset_factory:surroundings",
     "penstock.jetstream.host.asset_files:ConsumerFiles.save",
     "penstock.jetstream.host.stream_host:StreamHost.add_consumer",
-    "penstock.server.jetstream.account_runtime:AccountEdge.watch",
+    "penstock.server.jetstream.account_runtime:AccountRuntime.watch",
     "penstock.jetstream.handlers.consumer_handlers:show_consumer",
 ]
 CONSUMER_UPDATE = [
     "penstock.jetstream.consumers.consumer:Consumer.update",
     "penstock.jetstream.host.asset_files:ConsumerFiles.save",
     "penstock.jetstream.host.stream_host:StreamHost.filters_changed",
-    "penstock.server.jetstream.account_runtime:AccountEdge.watch",
+    "penstock.server.jetstream.account_runtime:AccountRuntime.watch",
     "penstock.jetstream.handlers.consumer_handlers:show_consumer",
 ]
 
@@ -258,7 +258,7 @@ def test_snapshot_whose_step_raises_ends_with_500(
     stream = client.stream("S")
     stream.fill("a", "b")
     inbox = client.subscribe()
-    mend = broken(f"penstock.jetstream.archive.snapshot_session:Snapshot.{step}")
+    mend = broken(f"penstock.jetstream.archive.snapshot_session:SnapshotSession.{step}")
     try:
         client.done("STREAM.SNAPSHOT.S", {"deliver_subject": inbox.subject})
         assert inbox.next().header.startswith(b"NATS/1.0 500 internal failure")

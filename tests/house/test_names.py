@@ -14,10 +14,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "penstock"
@@ -88,23 +86,29 @@ def comments(text: str) -> Iterator[tuple[int, str]]:
             yield token.start[0], token.string
 
 
-@pytest.mark.parametrize("path", MODULES, ids=shown)
-def test_a_module_docstring_begins_with_a_sentence(path: Path) -> None:
-    match = re.match(r'(?:#.*\n|\s)*"""(.*?)"""', path.read_text(), re.DOTALL)
-    assert match is not None, "no docstring"
-    first = match[1].split("\n\n")[0].strip()
-    assert first[:1].isupper() or first[:1] in "`/", first
-    assert first.endswith((".", ":")), first
+def avoided(prose: Iterable[tuple[int, str]]) -> list[tuple[int, str]]:
+    return [(line, match[0]) for line, part in prose if (match := AVOIDED.search(part))]
 
 
-@pytest.mark.parametrize("path", [path for path in MODULES if path.suffix == ".py"], ids=shown)
-def test_prose_in_code_names_the_actor(path: Path) -> None:
-    text = path.read_text()
-    prose = [*docstrings(ast.parse(text)), *comments(text)]
-    assert [(line, match[0]) for line, part in prose if (match := AVOIDED.search(part))] == []
+def test_module_docstrings_begin_with_a_sentence() -> None:
+    wrong = []
+    for path in MODULES:
+        match = re.match(r'(?:#.*\n|\s)*"""(.*?)"""', path.read_text(), re.DOTALL)
+        first = "" if match is None else match[1].split("\n\n")[0].strip()
+        if not (first[:1].isupper() or first[:1] in ("`", "/")) or not first.endswith((".", ":")):
+            wrong.append((shown(path), first))
+    assert wrong == []
 
 
-@pytest.mark.parametrize("path", PAGES, ids=shown)
-def test_pages_name_the_actor(path: Path) -> None:
-    lines = enumerate(path.read_text().splitlines(), 1)
-    assert [(number, match[0]) for number, line in lines if (match := AVOIDED.search(line))] == []
+def test_prose_in_code_names_the_actor() -> None:
+    found = {}
+    for path in MODULES:
+        text = path.read_text()
+        if path.suffix == ".py":
+            found[shown(path)] = avoided([*docstrings(ast.parse(text)), *comments(text)])
+    assert {path: places for path, places in found.items() if places} == {}
+
+
+def test_pages_name_the_actor() -> None:
+    found = {shown(path): avoided(enumerate(path.read_text().splitlines(), 1)) for path in PAGES}
+    assert {path: places for path, places in found.items() if places} == {}

@@ -46,3 +46,9 @@ def test_places_to_change_exist() -> None:
     ]
     assert named
     assert missing == []
+
+
+def test_long_tests_are_listed_with_a_reason() -> None:
+    listed = tomllib.loads((ROOT / "tests" / "long.toml").read_text())
+    assert [key for key in listed if not (ROOT / "tests" / key.partition("[")[0]).exists()] == []
+    assert [key for key, reason in listed.items() if len(reason) < 20] == []

@@ -55,7 +55,7 @@ def environment(place: Path) -> dict[str, str]:
 def spark_home() -> str:
     import pyspark
 
-    return str(Path(pyspark.__file__).parents[1])
+    return str(Path(pyspark.__file__).parent)
 
 
 def command(name: str) -> str:

@@ -39,8 +39,19 @@ class Peer:
                 name.lower(): value
                 for name, _, value in (line.partition(": ") for line in head[1:])
             }
-            length = 0 if head_only else int(headers["content-length"])
-            return int(head[0].split()[1]), headers, await self.reader.readexactly(length)
+            status = int(head[0].split()[1])
+            if head_only:
+                return status, headers, b""
+            if headers.get("transfer-encoding") == "chunked":  # made in more than one slice
+                return status, headers, await self._chunks()
+            return status, headers, await self.reader.readexactly(int(headers["content-length"]))
+
+    async def _chunks(self) -> bytes:
+        body = b""
+        while size := int(await self.reader.readline(), 16):
+            body += (await self.reader.readexactly(size + 2))[:-2]
+        await self.reader.readexactly(2)
+        return body
 
     async def get(self, target: str) -> tuple[int, dict[str, str], bytes]:
         self.send(f"GET {target} HTTP/1.1\r\nHost: test\r\n\r\n".encode())

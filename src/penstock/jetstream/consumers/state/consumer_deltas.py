@@ -274,6 +274,8 @@ def unpack(body: bytes) -> list[Change]:
         fields = layout.unpack_from(body, at + 1)
         if max(fields) > SEQ_MAX:
             raise MalformedDelta("a number that no sequence has")
+        if kind == DELIVERED and fields[1] == 0:
+            raise MalformedDelta("a delivery of no message")
         if kind in _RUN_LAYOUT:
             spans, end = _unpack_spans(body, end, fields[-1])
             fields = (*fields[:-1], spans)
