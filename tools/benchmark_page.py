@@ -3,16 +3,18 @@
     python tools/benchmark_page.py                 # every existing file below, in out/
     python tools/benchmark_page.py --comparison a.json --probe b.json --probe c.json --chart c.svg
 
-Reads bench.json and bench.svg, jetstream.json and jetstream.svg, probe-*.json. Only the text
-between the page's markers changes; the prose is written by hand. Invariant: every scenario of a
-file is in its table, including failed runs and losses.
+Reads bench.json and bench.svg, jetstream.json and jetstream.svg, stalls.json and stalls.svg,
+probe-*.json. Only the text between the page's markers changes; the prose is written by hand.
+Invariant: every scenario of a file is in its table, including failed runs and losses.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import shutil
+import statistics
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,9 +26,11 @@ ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "benchmarks.md"
 CHART = "benchmarks.svg"
 JETSTREAM_CHART = "benchmarks-jetstream.svg"
+STALLS_CHART = "benchmarks-stalls.svg"
 OUT = ROOT / "out"
 JSON_VERSION = 1
 JETSTREAM = "jetstream "  # prefix of the markers of that section
+STALLS = "stalls "
 NOT_KNOWN = "–"
 MIB = 1024 * 1024
 LATENCY_MARKS = ("p50_ns", "p90_ns", "p99_ns", "max_ns")
@@ -58,6 +62,11 @@ def main(argv: list[str]) -> int:
         text = with_comparison(text, _load(options.jetstream), JETSTREAM)
     if options.jetstream_chart.exists():
         text = with_chart(text, options.jetstream_chart, JETSTREAM_CHART, JETSTREAM)
+    if options.stalls.exists():
+        content = json.loads(options.stalls.read_text(encoding="utf-8"))
+        text = replace_between(text, "stalls", stalls_text(content))
+    if options.stalls_chart.exists():
+        text = with_chart(text, options.stalls_chart, STALLS_CHART, STALLS)
     PAGE.write_text(text, encoding="utf-8")
     return 0
 
@@ -69,6 +78,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--chart", type=Path, default=OUT / "bench.svg")
     parser.add_argument("--jetstream", type=Path, default=OUT / "jetstream.json")
     parser.add_argument("--jetstream-chart", type=Path, default=OUT / "jetstream.svg")
+    parser.add_argument("--stalls", type=Path, default=OUT / "stalls.json")
+    parser.add_argument("--stalls-chart", type=Path, default=OUT / "stalls.svg")
     return parser
 
 
@@ -149,6 +160,27 @@ def losses_text(scenarios: list[Json]) -> str:
     """Return where the reference is better, and every run that failed."""
     lines = [f"- {one['title']}: {loss}" for one in scenarios for loss in _losses(one)]
     return "\n".join(lines) if lines else "In this run the reference is better nowhere."
+
+
+def stalls_text(content: Json) -> str:
+    """Return the worst round trips of `benchmarks.stalls`, each the median of the rounds."""
+    rows = [["operation", "ours ms", "reference ms", "bar ms", ""]]
+    for one in content["rows"]:
+        ours, reference = (_middle(one[key]) for key in ("ours_ms", "reference_ms"))
+        bar = NOT_KNOWN if math.isinf(one["bar_ms"]) else f"{one['bar_ms']:.0f}"
+        verdict = "" if one["passes"] else "**above**"
+        rows.append([one["operation"], ours, reference, bar, verdict])
+    within = sum(one["passes"] for one in content["rows"])
+    head = (
+        f"Taken {content['when']} on {content['machine']}, Python {content['python']}, "
+        f"{content['rounds']} rounds: {within} of {len(content['rows'])} operations within the bar."
+    )
+    return f"{head}\n\n{_table(rows)}"
+
+
+def _middle(values: list[float]) -> str:
+    middle = statistics.median(values) if values else math.inf
+    return "no answer" if math.isinf(middle) else f"{middle:.1f}"
 
 
 def _losses(one: Json) -> Iterator[str]:

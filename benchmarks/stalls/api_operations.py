@@ -126,7 +126,7 @@ def consumer_lists(site: Site) -> Iterator[None]:
     yield from pipelined(site, f"{API}CONSUMER.LIST.S0", 1, 1_000)
 
 
-@operation("128 KiB of requests whose replies nobody reads")
+@operation("128 KiB of requests whose replies are not read")
 def unread_replies(site: Site) -> Iterator[None]:
     with site.connect() as peer:
         for i in range(1_000):

@@ -351,6 +351,25 @@ def test_the_benchmark_page_has_a_section_for_streams() -> None:
     assert page.partition("## Streams and buckets")[0] == before.partition("## Streams")[0]
 
 
+def test_the_benchmark_page_shows_stalls_above_the_bar() -> None:
+    row = {"operation": "purge", "ours_ms": [60.0], "bar_ms": 50.0, "passes": False}
+    never = {"operation": "list", "ours_ms": [1.0], "bar_ms": float("inf"), "passes": True}
+    content = {
+        "when": "now",
+        "machine": "one",
+        "python": "3.11",
+        "rounds": 1,
+        "rows": [
+            row | {"reference_ms": [2.0]},
+            never | {"reference_ms": [float("inf")]},
+        ],
+    }
+    text = tool("benchmark_page").stalls_text(content)
+    assert "1 of 2 operations within the bar" in text
+    assert "| purge | 60.0 | 2.0 | 50 | **above** |" in text
+    assert "| list | 1.0 | no answer | – |  |" in text
+
+
 def test_the_benchmark_page_takes_probes() -> None:
     page_tool = tool("benchmark_page")
     figures = {"penstock": [Figure("memory", 2048, "bytes")], "other": [Figure("memory", None)]}
