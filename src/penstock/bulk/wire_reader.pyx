@@ -58,7 +58,7 @@ cdef class ServerItem:
     """Anything but a record: a message, a control line, or a mark between records."""
 
     def __repr__(self):
-        return f"Heard({self.kind}, {self.subject!r}, {self.header!r}, {self.payload!r})"
+        return f"ServerItem({self.kind}, {self.subject!r}, {self.header!r}, {self.payload!r})"
 
 
 cdef class WireReader:

@@ -1,7 +1,7 @@
 """One consumer: delivers the messages of a stream to clients until each message is acknowledged.
 
 Every call takes the current time, updates the state and returns effects for the server to perform;
-no call blocks. This module handles the events; `Delivery` moves messages, `Settling` processes
+no call blocks. This module handles the events; `Delivery` moves messages, `AckProcessor` processes
 acks. Invariants: first deliveries are in stream order; a message that is delivered and not
 acknowledged is delivered again; the ack floor never passes an ack-pending message. A consumer reads
 its stream's store and writes only its own state, through the `StateLog`.

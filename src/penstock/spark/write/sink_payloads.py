@@ -1,7 +1,7 @@
 """Typed payloads of a sink: encodes the column `value` to the column `data`.
 
 The driver creates the plan, with the bytes of the schema, and sends it to the tasks. A value that
-cannot be encoded is a bad row: its reason is in the column REASON, which `Sieve` reads, and its
+cannot be encoded is a bad row: its reason is in the column REASON, which `RowFilter` reads, and its
 payload is the value as JSON, for dead letters. A null value is an empty payload.
 """
 

@@ -269,7 +269,7 @@ cdef class AckPending:
         return dict(self.items()) == dict(other.items())
 
     def __repr__(self) -> str:
-        return f"Unsettled({dict(self.items())!r})"
+        return f"AckPending({dict(self.items())!r})"
 
 
 Mapping.register(AckPending)
