@@ -22,7 +22,7 @@ TIMEOUT = b"-ERR 'Authentication Timeout'\r\n"
 TOO_LONG = b"-ERR 'maximum control line exceeded'\r\n"
 
 
-def test_silent_and_slow_peers_are_sent_away(guarded: Victim) -> None:
+def test_silent_and_slow_peers_are_closed(guarded: Victim) -> None:
     with several(50, guarded.peer) as silent, guarded.peer() as slow:
         for byte in b"CONNECT {":
             slow.send(bytes([byte]))
@@ -47,11 +47,11 @@ def test_silent_and_slow_peers_are_sent_away(guarded: Victim) -> None:
         "RS+ $G a\r\n",
     ],
 )
-def test_nothing_but_connect_is_heard_before_login(guarded: Victim, said: str) -> None:
+def test_only_connect_is_accepted_before_login(guarded: Victim, said: str) -> None:
     assert guarded.answer(said) == VIOLATION
 
 
-def test_nothing_behind_a_refused_login_is_obeyed(guarded: Victim) -> None:
+def test_commands_after_refused_login_are_ignored(guarded: Victim) -> None:
     with guarded.client() as witness:
         witness.send("SUB > 1\r\n")
         witness.fence()
@@ -75,7 +75,9 @@ def test_nothing_behind_a_refused_login_is_obeyed(guarded: Victim) -> None:
         {"jwt": "eyJhbGciOiJub25lIn0.e30.", "sig": "x"},
     ],
 )
-def test_other_ways_in_stay_shut(guarded: Victim, options: dict[str, object]) -> None:
+def test_other_kinds_of_credentials_are_refused(
+    guarded: Victim, options: dict[str, object]
+) -> None:
     assert guarded.answer(connect_line(**options)) == VIOLATION
 
 
@@ -132,7 +134,7 @@ def test_endless_blanks_end_the_connection(unguarded: Victim, start: bytes) -> N
     ],
 )
 @pytest.mark.parametrize("login", [True, False], ids=["guarded", "open"])
-def test_connect_with_any_payload_is_refused_or_taken_never_fatal(
+def test_connect_with_any_payload_never_stops_the_server(
     request: pytest.FixtureRequest, payload: bytes, login: bool
 ) -> None:
     victim: Victim = request.getfixturevalue("guarded" if login else "unguarded")
@@ -146,19 +148,21 @@ def test_connect_with_any_payload_is_refused_or_taken_never_fatal(
 
 @pytest.mark.parametrize("size", ["-1", "9223372036854775808", "0x10", "1.5", "1e3", "+1", "१", ""])
 @pytest.mark.parametrize("line", ["PUB a {}", "PUB a b {}", "HPUB a 0 {}", "HPUB a {} 0"])
-def test_what_is_no_size_closes_without_a_word(unguarded: Victim, size: str, line: str) -> None:
+def test_invalid_size_closes_connection_without_error_line(
+    unguarded: Victim, size: str, line: str
+) -> None:
     told = unguarded.answer(connect_line(headers=True), line.format(size) + "\r\n", b"x" * 32)
     assert told in (b"", b"-ERR 'Unknown Protocol Operation'\r\n")
 
 
-def test_a_header_larger_than_its_message_closes(unguarded: Victim) -> None:
+def test_header_larger_than_its_message_closes_connection(unguarded: Victim) -> None:
     assert unguarded.answer(connect_line(headers=True) + "HPUB a 20 10\r\n" + "x" * 40) == b""
 
 
 @pytest.mark.parametrize(
     "name", ["a\x00b", "a\x01", "\x1b[31m", "\x7f", "a\x0bb", "\x85", "'", "é"]
 )
-def test_control_characters_are_names_like_any_other_and_forge_no_log_line(
+def test_control_characters_in_names_forge_no_log_line(
     attack: Callable[..., Victim], name: str
 ) -> None:
     victim = attack("", "-DV")
@@ -173,7 +177,7 @@ def test_control_characters_are_names_like_any_other_and_forge_no_log_line(
     assert all(line.startswith(b"[") for line in log.splitlines() if line)
 
 
-def test_a_peer_that_floods_while_its_password_is_checked_and_vanishes(
+def test_flood_during_password_check_leaves_server_healthy(
     attack: Callable[..., Victim],
 ) -> None:
     """What waits behind a pending login is kept, up to a bound, and goes with the peer."""
@@ -194,7 +198,7 @@ def test_a_peer_that_floods_while_its_password_is_checked_and_vanishes(
     assert victim.resident() - before < 16 * MIB
 
 
-def test_peers_that_leave_half_a_frame_leave_no_memory_behind(unguarded: Victim) -> None:
+def test_half_sent_frames_leak_no_memory(unguarded: Victim) -> None:
     """Connections that come, leave half a frame, and go; by the hundred, again and again."""
 
     def wave(seed: int) -> None:
@@ -213,7 +217,7 @@ def test_peers_that_leave_half_a_frame_leave_no_memory_behind(unguarded: Victim)
     assert unguarded.resident() - before < 16 * MIB
 
 
-def test_running_out_of_files_is_survived(attack: Callable[..., Victim]) -> None:
+def test_server_survives_running_out_of_file_descriptors(attack: Callable[..., Victim]) -> None:
     import resource
 
     victim = attack()
@@ -229,7 +233,7 @@ def test_running_out_of_files_is_survived(attack: Callable[..., Victim]) -> None
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["tls-first", "info-first"])
-def test_plain_text_where_tls_is_wanted_is_not_answered(
+def test_plain_text_on_tls_listener_gets_no_reply(
     attack: Callable[..., Victim], certificates: Certificates, first: bool
 ) -> None:
     victim = attack(
@@ -243,6 +247,6 @@ def test_plain_text_where_tls_is_wanted_is_not_answered(
             assert b"PONG" not in peer.read_to_end()
 
 
-def test_a_tls_hello_where_plain_text_is_wanted_is_refused(unguarded: Victim) -> None:
+def test_tls_hello_on_plain_listener_is_refused(unguarded: Victim) -> None:
     hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(range(256)) * 2
     assert unguarded.answer(hello) == b"-ERR 'Unknown Protocol Operation'\r\n"

@@ -44,7 +44,7 @@ def make_streams(server: Embedded, peer: Peer) -> None:
     until(lambda: served(server) == before + STREAMS, "streams are made")
 
 
-def test_others_are_served_between_the_requests_of_a_client(server: Embedded) -> None:
+def test_other_clients_are_served_between_requests_of_one_client(server: Embedded) -> None:
     with server.peer().connect() as greedy, server.peer().connect() as other:
         make_streams(server, greedy)
         before = served(server)

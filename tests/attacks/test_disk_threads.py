@@ -62,7 +62,7 @@ def watched_syncs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         yield threads
 
 
-def test_changes_of_consumers_and_streams_sync_on_disk_threads(
+def test_consumer_and_stream_changes_sync_on_disk_threads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with connected(tmp_path) as client:
@@ -82,7 +82,7 @@ def test_changes_of_consumers_and_streams_sync_on_disk_threads(
     assert set(threads) == {"disk"}
 
 
-def test_the_first_deliveries_of_consumers_make_files_on_disk_threads(
+def test_first_deliveries_of_consumers_create_files_on_disk_threads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: list[str] = []

@@ -17,7 +17,7 @@ WORD = (1 << 64) - 1
 SUBSCRIPTIONS = 200_000
 
 
-def test_very_many_subscriptions_of_one_client_come_and_go(unguarded: Victim) -> None:
+def test_one_client_adds_and_removes_very_many_subscriptions(unguarded: Victim) -> None:
     with unguarded.client() as greedy, unguarded.client() as other:
         for start in range(0, SUBSCRIPTIONS, 20_000):
             numbers = range(start, start + 20_000)
@@ -45,14 +45,14 @@ def colliding_sids(count: int) -> list[bytes]:
     raise AssertionError("unreachable")
 
 
-def test_sids_chosen_to_collide_are_as_cheap_as_others(unguarded: Victim) -> None:
+def test_colliding_sids_cost_no_more_than_others(unguarded: Victim) -> None:
     """With a hash that its peers could foresee this takes minutes; the fence has a deadline."""
     with unguarded.client() as peer:
         peer.send(b"".join(b"SUB sids %b\r\n" % sid for sid in colliding_sids(200_000)))
         assert peer.fence() == []
 
 
-def test_one_small_message_to_many_own_subscriptions_stays_within_the_bound(
+def test_fan_out_to_own_subscriptions_keeps_memory_bound(
     attack: Callable[..., Victim],
 ) -> None:
     victim = attack(BOUNDED)
@@ -67,7 +67,7 @@ def test_one_small_message_to_many_own_subscriptions_stays_within_the_bound(
         assert victim.peak() - before < 6 * PENDING
 
 
-def test_readers_that_do_not_read_cost_no_more_than_their_bound(
+def test_stalled_readers_keep_memory_bound(
     attack: Callable[..., Victim],
 ) -> None:
     victim = attack(BOUNDED)
@@ -87,7 +87,7 @@ def test_readers_that_do_not_read_cost_no_more_than_their_bound(
             victim.wait_for_files(files)
 
 
-def test_inboxes_that_are_asked_for_once_fill_no_cache(unguarded: Victim) -> None:
+def test_inboxes_used_once_fill_no_cache(unguarded: Victim) -> None:
     with unguarded.client() as peer:
         peer.send("SUB _INBOX.> 1\r\n")
         peer.send("UNSUB 1 100\r\n")

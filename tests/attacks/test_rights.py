@@ -40,7 +40,9 @@ def amy(victim: Victim) -> Peer:
 
 
 @pytest.mark.parametrize("pattern", ["open.*", "open.>", "open.* workers", "open.* others"])
-def test_a_wildcard_does_not_reach_what_is_denied(victim: Victim, amy: Peer, pattern: str) -> None:
+def test_wildcard_subscription_receives_no_denied_subject(
+    victim: Victim, amy: Peer, pattern: str
+) -> None:
     with amy, victim.client() as root:
         amy.send(f"SUB {pattern} 1\r\n")
         refusals = [event for event in amy.fence() if isinstance(event, str)]
@@ -52,9 +54,7 @@ def test_a_wildcard_does_not_reach_what_is_denied(victim: Victim, amy: Peer, pat
         assert (pattern == "open.* others") == bool(refusals)
 
 
-def test_a_member_that_may_not_hear_is_passed_over_not_starved_for(
-    victim: Victim, amy: Peer
-) -> None:
+def test_queue_member_without_permission_is_skipped(victim: Victim, amy: Peer) -> None:
     with amy, victim.client() as root:
         amy.send("SUB open.* workers 1\r\n")
         root.send("SUB open.* workers 1\r\n")
@@ -66,7 +66,7 @@ def test_a_member_that_may_not_hear_is_passed_over_not_starved_for(
 
 
 @pytest.mark.parametrize("subject", ["shut", "open.shut.x", "$SYS.REQ.SERVER.PING", ">", "*"])
-def test_a_denied_publish_reaches_nobody_in_any_spelling(
+def test_denied_publish_is_not_delivered_in_any_spelling(
     victim: Victim, amy: Peer, subject: str
 ) -> None:
     with amy, victim.client() as root:
@@ -78,7 +78,7 @@ def test_a_denied_publish_reaches_nobody_in_any_spelling(
         assert root.deliveries() == []
 
 
-def test_a_second_connect_as_somebody_else_takes_nothing_along(victim: Victim) -> None:
+def test_second_connect_as_other_user_drops_all_state(victim: Victim) -> None:
     with victim.client() as peer, victim.client() as root:
         peer.send("SUB open.secret 1\r\n")
         peer.connect(user="amy", **{"pass": "amy"})
@@ -90,7 +90,7 @@ def test_a_second_connect_as_somebody_else_takes_nothing_along(victim: Victim) -
 
 
 @pytest.mark.parametrize("reply", ["_R_.x", "$JS.ACK.a.b.1.2.3.4.5", "_GR_.x"])
-def test_nobody_speaks_in_the_name_of_a_server(victim: Victim, reply: str) -> None:
+def test_client_cannot_publish_in_the_name_of_a_server(victim: Victim, reply: str) -> None:
     with victim.client() as peer:
         peer.send(f"SUB a 1\r\nPUB a {reply} 0\r\n\r\n")
         assert peer.fence() == [
@@ -99,7 +99,7 @@ def test_nobody_speaks_in_the_name_of_a_server(victim: Victim, reply: str) -> No
 
 
 @pytest.mark.parametrize("maximum", ["0", "-1", "999999999", "9999999999", "18446744073709551616"])
-def test_extreme_numbers_of_messages_are_a_limit_or_none(unguarded: Victim, maximum: str) -> None:
+def test_unsub_with_invalid_count_ends_the_subscription(unguarded: Victim, maximum: str) -> None:
     """What is no number of messages left ends the subscription at once, as with the reference."""
     with unguarded.client() as peer:
         peer.send(f"SUB extreme 1\r\nUNSUB 1 {maximum}\r\nPUB extreme 0\r\n\r\n")

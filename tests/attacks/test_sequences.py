@@ -78,7 +78,7 @@ def test_requests_with_larger_sequences_are_refused(
 
 
 @pytest.mark.parametrize("storage", STORAGES)
-def test_stream_at_its_last_sequence_takes_no_more(
+def test_stream_at_last_sequence_refuses_publishes(
     server: ServerUnderTest, client: JetStream, storage: str
 ) -> None:
     options = {"allow_direct": True, "allow_atomic": True, "allow_batched": True}
@@ -108,7 +108,7 @@ def test_stream_at_its_last_sequence_takes_no_more(
 
 
 @pytest.mark.parametrize("storage", STORAGES)
-def test_purge_to_the_last_sequence_leaves_one_to_use(
+def test_purge_to_last_sequence_leaves_one_usable_sequence(
     server: ServerUnderTest, client: JetStream, storage: str
 ) -> None:
     stream = client.stream("P", storage=storage)
@@ -123,14 +123,14 @@ def test_purge_to_the_last_sequence_leaves_one_to_use(
             assert Stream(again, "P", {}).sequences() == [SEQ_MAX]
 
 
-def test_skipped_messages_use_sequences_up_too(client: JetStream) -> None:
+def test_skipped_messages_use_up_sequences(client: JetStream) -> None:
     stream = client.stream(retention="interest", first_seq=SEQ_MAX)
     assert stream.publish("a")["seq"] == SEQ_MAX  # without a consumer it is not stored
     assert stream.refused("a").err_code == USED_UP
     assert last_seq(stream) == SEQ_MAX
 
 
-def test_copies_follow_a_stream_to_its_end(client: JetStream) -> None:
+def test_copies_follow_a_stream_to_its_last_sequence(client: JetStream) -> None:
     origin = client.stream(first_seq=SEQ_MAX - 1)
     mirror = client.stream(mirror={"name": origin.name})
     sink = client.stream(sources=[{"name": origin.name}])
@@ -179,7 +179,7 @@ def ack_subjects(stream: str, consumer: str) -> Iterator[str]:
 @pytest.mark.parametrize(
     "verb", [b"", b"-NAK", b"+WPI", b"+TERM", b"+NXT", b"-NAK 9223372036854775807"]
 )
-def test_acks_of_sequences_that_cannot_be_change_nothing(
+def test_acks_of_impossible_sequences_change_nothing(
     client: JetStream, policy: str, verb: bytes
 ) -> None:
     stream = client.stream()

@@ -45,7 +45,7 @@ def test_a_burst_to_very_many_subscriptions_arrives_whole_and_in_order(unguarded
     assert [int(one.payload) for one in got if one.sid == "7"] == list(range(1000))
 
 
-def test_a_publisher_that_closes_at_once_is_obeyed_to_its_last_byte(unguarded: Victim) -> None:
+def test_bytes_of_a_publisher_that_closes_at_once_are_all_processed(unguarded: Victim) -> None:
     with unguarded.client() as reader:
         reader.send("".join(f"SUB order {n}\r\n" for n in range(300)))
         reader.fence()
@@ -55,7 +55,7 @@ def test_a_publisher_that_closes_at_once_is_obeyed_to_its_last_byte(unguarded: V
         assert len(reader.deliveries()) == 300 * 1000
 
 
-def test_a_small_frame_that_inflates_is_obeyed_in_order() -> None:
+def test_small_frame_that_inflates_is_processed_in_order() -> None:
     with Embedded(websocket=WEBSOCKET) as server, server.peer().connect() as reader:
         with server.peer("ws-deflate").connect() as publisher:
             reader.send("SUB order 1\r\n")
@@ -66,7 +66,7 @@ def test_a_small_frame_that_inflates_is_obeyed_in_order() -> None:
     assert got == list(range(40_000))
 
 
-def test_very_many_tiny_frames_are_obeyed_in_order() -> None:
+def test_many_one_byte_frames_are_processed_in_order() -> None:
     with Embedded(websocket=WEBSOCKET) as server, server.peer().connect() as reader:
         with server.peer("ws-deflate").connect() as publisher:
             reader.send("SUB order 1\r\n")
@@ -80,7 +80,7 @@ def test_very_many_tiny_frames_are_obeyed_in_order() -> None:
 
 
 @pytest.mark.parametrize("size", [8 * 1024, 4 * MIB])
-def test_before_login_a_frame_inflates_to_a_control_line_at_most(
+def test_before_login_a_frame_inflates_to_at_most_one_control_line(
     size: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     guarded = Authorization(user="amy", password="secret")
@@ -92,7 +92,7 @@ def test_before_login_a_frame_inflates_to_a_control_line_at_most(
         assert "compressed message too big" in caplog.text
 
 
-def test_after_login_a_frame_inflates_to_max_payload_and_a_line(
+def test_after_login_a_frame_inflates_to_at_most_max_payload_and_a_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with Embedded(websocket=WEBSOCKET, max_payload=64 * 1024) as server:
@@ -106,7 +106,7 @@ def test_after_login_a_frame_inflates_to_max_payload_and_a_line(
         assert "compressed message too big" in caplog.text
 
 
-def test_a_client_that_keeps_connecting_is_closed(unguarded: Victim) -> None:
+def test_client_that_repeats_connect_is_closed(unguarded: Victim) -> None:
     line = b'CONNECT {"verbose":false}\r\n'
     with unguarded.peer() as peer:
         peer.send(line * CONNECTS_MAX)
@@ -115,7 +115,7 @@ def test_a_client_that_keeps_connecting_is_closed(unguarded: Victim) -> None:
         assert b"maximum CONNECT operations exceeded" in peer.read_to_end()
 
 
-def test_a_second_connect_drops_very_many_subscriptions_before_what_follows(
+def test_second_connect_drops_many_subscriptions_before_the_next_command(
     unguarded: Victim,
 ) -> None:
     with unguarded.client() as peer:
@@ -139,7 +139,7 @@ def test_a_closed_client_with_many_subscriptions_leaves_queue_groups_at_once(
         assert len(other.deliveries()) == 20
 
 
-def test_a_large_payload_for_many_slow_readers_is_in_memory_once(
+def test_large_payload_for_many_slow_readers_is_in_memory_once(
     attack: Callable[..., Victim],
 ) -> None:
     victim = attack()
@@ -163,7 +163,7 @@ def test_a_large_payload_for_many_slow_readers_is_in_memory_once(
             assert [len(one.payload) for one in peer.deliveries()] == [LARGE] * 8
 
 
-def test_many_clients_that_close_at_once_are_all_forgotten() -> None:
+def test_state_of_many_clients_that_close_at_once_is_freed() -> None:
     with Embedded() as server, server.peer().connect() as other:
         peers = [server.peer().connect() for _ in range(200)]
         for peer in peers:

@@ -65,7 +65,7 @@ def test_an_old_revision_can_be_read(cli: Cli, bucket: str) -> None:
     assert "no key k" in cli.refused("kv", "get", bucket, "k", "--revision", "3")
 
 
-def test_only_one_creates_a_key_and_only_the_expected_is_updated(cli: Cli, bucket: str) -> None:
+def test_create_is_exclusive_and_update_needs_the_expected_revision(cli: Cli, bucket: str) -> None:
     cli.done("kv", "create", bucket, "k", "1")
     assert "there already" in cli.refused("kv", "create", bucket, "k", "2")
     cli.done("kv", "update", bucket, "k", "2", "1")
@@ -76,7 +76,7 @@ def test_only_one_creates_a_key_and_only_the_expected_is_updated(cli: Cli, bucke
 
 
 @pytest.mark.parametrize("how", ["del", "purge"])
-def test_a_deleted_key_is_gone_and_can_be_created(cli: Cli, bucket: str, how: str) -> None:
+def test_deleted_key_is_missing_and_can_be_created(cli: Cli, bucket: str, how: str) -> None:
     cli.done("kv", "put", bucket, "k", "1")
     assert "--force" in cli.refused("kv", how, bucket, "k", code=2)
     cli.done("kv", how, bucket, "k", "--force")
@@ -95,7 +95,7 @@ def test_keys_are_listed_by_pattern(cli: Cli, bucket: str) -> None:
     assert cli.done("kv", "ls", bucket, "a.*", "--json").json == ["a.x", "a.y"]
 
 
-def test_a_watch_shows_what_is_there_and_what_comes(cli: Cli, bucket: str) -> None:
+def test_watch_shows_current_keys_and_later_changes(cli: Cli, bucket: str) -> None:
     for value in "12":
         cli.done("kv", "put", bucket, "k", value)
     watching = cli.start("kv", "watch", bucket)
@@ -118,11 +118,11 @@ def test_a_bucket_is_shown_listed_and_removed(cli: Cli, bucket: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["a b", ".a", "a.", "a.*", ">", "ü"])
-def test_what_is_no_key_is_refused(cli: Cli, bucket: str, key: str) -> None:
+def test_invalid_key_is_refused(cli: Cli, bucket: str, key: str) -> None:
     assert "is not a key" in cli.refused("kv", "put", bucket, key, "v", code=2)
 
 
-def test_buckets_are_those_of_the_library(cli: Cli, bucket: str) -> None:
+def test_buckets_are_shared_with_the_client_library(cli: Cli, bucket: str) -> None:
     cli.done("kv", "put", bucket, "ours", "1")
 
     async def meet() -> tuple[bytes | None, Any]:
@@ -142,7 +142,7 @@ def test_buckets_are_those_of_the_library(cli: Cli, bucket: str) -> None:
     assert ours["allow_direct"] is True
 
 
-def test_a_key_may_live_for_a_while(cli: Cli, name: str) -> None:
+def test_key_with_ttl_expires(cli: Cli, name: str) -> None:
     cli.done("kv", "add", name, "--marker-ttl", "1h")
     cli.done("kv", "create", name, "k", "v", "--ttl", "1h")
     message = cli.done("stream", "get", f"KV_{name}", "1", "--json").json
@@ -152,7 +152,7 @@ def test_a_key_may_live_for_a_while(cli: Cli, name: str) -> None:
 # -- objects
 
 
-def test_a_file_comes_back_as_it_was(cli: Cli, files: str) -> None:
+def test_file_round_trips_through_object_store(cli: Cli, files: str) -> None:
     (cli.directory / "large.bin").write_bytes(LARGE)
     info = cli.done("object", "put", files, "large.bin", "--json").json
     assert (info["name"], info["size"], info["chunks"]) == ("large.bin", len(LARGE), 24)
@@ -161,13 +161,13 @@ def test_a_file_comes_back_as_it_was(cli: Cli, files: str) -> None:
     assert cli.done("object", "get", files, "large.bin", "-o", "-").raw == LARGE
 
 
-def test_an_empty_object_is_one_too(cli: Cli, files: str) -> None:
+def test_empty_object_round_trips(cli: Cli, files: str) -> None:
     cli.done("object", "put", files, "-", "--name", "empty")
     cli.done("object", "get", files, "empty")
     assert (cli.directory / "empty").read_bytes() == b""
 
 
-def test_a_file_that_is_there_is_not_overwritten_by_accident(cli: Cli, files: str) -> None:
+def test_existing_file_is_overwritten_only_with_force(cli: Cli, files: str) -> None:
     cli.done("object", "put", files, "-", "--name", "o", stdin=b"new")
     (cli.directory / "o").write_bytes(b"old")
     assert "--force" in cli.refused("object", "get", files, "o")
@@ -176,13 +176,13 @@ def test_a_file_that_is_there_is_not_overwritten_by_accident(cli: Cli, files: st
     assert (cli.directory / "o").read_bytes() == b"new"
 
 
-def test_a_name_from_a_server_stays_in_this_directory(cli: Cli, files: str) -> None:
+def test_object_name_cannot_leave_the_directory(cli: Cli, files: str) -> None:
     cli.done("object", "put", files, "-", "--name", "../../evil", stdin=b"x")
     told = cli.done("object", "get", files, "../../evil", "--json").json
     assert told["file"] == "evil"
 
 
-def test_a_new_version_leaves_no_chunks_behind(cli: Cli, files: str) -> None:
+def test_new_version_removes_old_chunks(cli: Cli, files: str) -> None:
     for content in (b"1" * 300_000, b"2"):
         cli.done("object", "put", files, "-", "--name", "o", stdin=content)
     assert cli.done("object", "get", files, "o", "-o", "-").raw == b"2"
@@ -190,7 +190,7 @@ def test_a_new_version_leaves_no_chunks_behind(cli: Cli, files: str) -> None:
     assert state["messages"] == 2
 
 
-def test_damage_is_noticed_and_leaves_no_file(cli: Cli, files: str) -> None:
+def test_damaged_object_is_reported_and_leaves_no_file(cli: Cli, files: str) -> None:
     info = cli.done("object", "put", files, "-", "--name", "o", "--json", stdin=b"good").json
     cli.done("stream", "purge", f"OBJ_{files}", "--subject", f"$O.{files}.C.>", "--force")
     assert "4 bytes are missing" in cli.refused("object", "get", files, "o")
@@ -215,7 +215,7 @@ def test_objects_are_listed_shown_removed_and_watched(cli: Cli, files: str) -> N
     assert "error 10059" in cli.refused("object", "ls", files)
 
 
-def test_objects_are_those_of_the_library(cli: Cli, files: str) -> None:
+def test_objects_are_shared_with_the_client_library(cli: Cli, files: str) -> None:
     cli.done("object", "put", files, "-", "--name", "ours", stdin=LARGE)
 
     async def meet() -> bytes | None:

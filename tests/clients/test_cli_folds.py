@@ -27,7 +27,7 @@ def bucket(cli: Cli, name: str) -> str:
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_a_fold_is_opened_and_answers_without_the_server(cli: Cli, bucket: str, store: str) -> None:
+def test_fold_is_opened_and_read_without_the_server(cli: Cli, bucket: str, store: str) -> None:
     told = cli.done("fold", "open", bucket, "fold", "--backend", store, "--json").json
     assert (told["state"], told["cursor"], told["entries"], told["lag"]) == ("live", 3, 3, 0)
     assert told["backend"] == store
@@ -35,7 +35,7 @@ def test_a_fold_is_opened_and_answers_without_the_server(cli: Cli, bucket: str, 
     assert cli.done("fold", "ls", "fold", "eu.").out.split() == ["eu.limit", "eu.mode"]
 
 
-def test_an_opened_fold_goes_on_where_it_was(cli: Cli, bucket: str) -> None:
+def test_reopened_fold_resumes_at_its_cursor(cli: Cli, bucket: str) -> None:
     cli.done("fold", "open", bucket, "fold", "--backend", "append-log")
     cli.done("kv", "put", bucket, "eu.limit", "11")
     assert cli.done("fold", "status", "fold", "--bucket", bucket, "--json").json["lag"] == 1
@@ -43,14 +43,14 @@ def test_an_opened_fold_goes_on_where_it_was(cli: Cli, bucket: str) -> None:
     assert cli.done("fold", "status", "fold", "--bucket", bucket, "--json").json["lag"] == 0
 
 
-def test_a_fold_of_a_part_has_only_that(cli: Cli, bucket: str) -> None:
+def test_fold_with_prefix_holds_only_that_prefix(cli: Cli, bucket: str) -> None:
     cli.done("fold", "open", bucket, "fold", "--prefix", "us.")
     assert cli.done("fold", "ls", "fold").out.split() == ["us.limit"]
     reason = cli.refused("fold", "open", bucket, "fold", "--prefix", "eu.")
     assert "us." in reason
 
 
-def test_what_verify_finds_is_repaired_and_kept_aside(cli: Cli, bucket: str) -> None:
+def test_verify_finds_damage_and_repair_keeps_it_aside(cli: Cli, bucket: str) -> None:
     cli.done("fold", "open", bucket, "fold", "--backend", "append-log")
     store = AppendLogSnapshot.open(cli.directory / "fold")
     store.apply([KvUpdate(Op.PUT, "stray", b"last copy", 2)], store.cursor)
@@ -62,7 +62,7 @@ def test_what_verify_finds_is_repaired_and_kept_aside(cli: Cli, bucket: str) -> 
     assert cli.done("fold", "get", done["aside"], "stray", "--raw").raw == b"last copy"
 
 
-def test_mistakes_are_told_in_one_line(cli: Cli, bucket: str) -> None:
+def test_mistakes_are_reported_in_one_line(cli: Cli, bucket: str) -> None:
     assert "no bucket nowhere" in cli.refused("fold", "open", "nowhere", "fold")
     assert "dot" in cli.refused("fold", "open", bucket, "fold", "--prefix", "eu", code=2)
     cli.done("fold", "open", bucket, "fold")
@@ -74,7 +74,7 @@ def test_mistakes_are_told_in_one_line(cli: Cli, bucket: str) -> None:
     assert "cannot connect" in reason
 
 
-def test_changes_are_shown_once_they_are_in_the_fold(cli: Cli, bucket: str) -> None:
+def test_changes_are_shown_after_they_are_in_the_fold(cli: Cli, bucket: str) -> None:
     watching = cli.start("fold", "watch", bucket, "fold", "--json")
     watching.wait_for("Following")
     cli.done("kv", "put", bucket, "eu.limit", "12")
@@ -92,7 +92,7 @@ def test_changes_are_shown_once_they_are_in_the_fold(cli: Cli, bucket: str) -> N
     assert watching.stop().code == 0
 
 
-def test_a_watch_can_begin_with_what_is_there(cli: Cli, bucket: str) -> None:
+def test_watch_can_begin_with_current_values(cli: Cli, bucket: str) -> None:
     ran = cli.done("fold", "watch", bucket, "fold", "--all", "--count", "3", "--timeout", "30s")
     assert "PUT us.limit @ 3: 20" in ran.out.splitlines()
 
@@ -108,14 +108,14 @@ def test_a_fold_is_compared_with_its_bucket(cli: Cli, bucket: str) -> None:
     assert "eu.limit" in reason
 
 
-def test_a_fold_of_another_bucket_is_not_compared(cli: Cli, bucket: str, name: str) -> None:
+def test_fold_of_another_bucket_is_not_compared(cli: Cli, bucket: str, name: str) -> None:
     cli.done("kv", "add", f"{name}-2")
     cli.done("fold", "open", bucket, "fold")
     for word in ("status", "verify"):
         assert "the fold is of" in cli.refused("fold", word, "fold", "--bucket", f"{name}-2")
 
 
-def test_a_bucket_made_anew_is_read_anew(cli: Cli, bucket: str) -> None:
+def test_recreated_bucket_is_read_again(cli: Cli, bucket: str) -> None:
     cli.done("fold", "open", bucket, "fold")
     cli.done("kv", "rm", bucket, "--force")
     cli.done("kv", "add", bucket)
@@ -135,7 +135,7 @@ def test_a_repair_that_could_lose_values_is_refused(cli: Cli, name: str) -> None
     assert told["entries"] == 0
 
 
-def test_a_new_machine_begins_with_what_another_shipped(cli: Cli, bucket: str) -> None:
+def test_new_machine_begins_with_a_shipped_artifact(cli: Cli, bucket: str) -> None:
     cli.done("fold", "open", bucket, "one")
     place = f"file://{cli.directory}/published/{bucket}"
     assert cli.done("fold", "export", "one", place, "--json").json["outcome"] == "published"
@@ -152,7 +152,7 @@ def heard(cli: Cli, status: str, nodes: int, running: list[Streaming]) -> None:
     until(all_told, "every node told of itself", 30, lambda: str([r.errors for r in running]))
 
 
-def test_nodes_tell_a_fleet_and_ship_in_turns(cli: Cli, bucket: str, name: str) -> None:
+def test_fleet_nodes_report_and_take_turns_shipping(cli: Cli, bucket: str, name: str) -> None:
     status, leases = f"{name}-status", f"{name}-leases"
     cli.done("kv", "add", status)
     cli.done("kv", "add", leases)

@@ -55,9 +55,7 @@ def test_a_subscriber_shows_what_is_published(cli: Cli, name: str) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_subscriber_that_is_stopped_ends_well(
-    cli: Cli, name: str, number: signal.Signals
-) -> None:
+def test_stopped_subscriber_exits_cleanly(cli: Cli, name: str, number: signal.Signals) -> None:
     listening = cli.start("sub", name)
     listening.wait_for("Listening")
     ran = listening.stop(number)
@@ -65,21 +63,21 @@ def test_a_subscriber_that_is_stopped_ends_well(
     assert "Traceback" not in ran.err
 
 
-def test_time_bounds_a_subscriber_and_too_few_are_a_failure(cli: Cli, name: str) -> None:
+def test_subscriber_fails_if_time_ends_before_count(cli: Cli, name: str) -> None:
     assert cli.done("sub", name, "--timeout", "50ms").out == ""
     ran = cli("sub", name, "--timeout", "50ms", "--count", "1")
     assert ran.code == 1
     assert "fewer than 1 came within 50ms" in ran.err
 
 
-def test_templates_are_filled_in_when_asked_for(cli: Cli, name: str) -> None:
+def test_templates_are_filled_in_only_on_request(cli: Cli, name: str) -> None:
     cli.done("stream", "add", name, "--subject", name)
     cli.done("pub", name, "{{Count}}", "--ack")
     cli.done("pub", name, "{{Count}}", "--ack", "--templates", "--count", "2")
     assert cli.done("stream", "view", name, "--raw").out == "{{Count}}\n1\n2\n"
 
 
-def test_a_publish_that_must_be_stored_says_where(cli: Cli, name: str) -> None:
+def test_stored_publish_prints_stream_and_sequence(cli: Cli, name: str) -> None:
     cli.done("stream", "add", name, "--subject", name)
     told = cli.done("pub", name, "x", "--ack", "--count", "3", "--json").json
     assert told["stream"] == name
@@ -106,7 +104,7 @@ def test_a_request_is_answered(cli: Cli, name: str) -> None:
     assert answering.end().code == 0
 
 
-def test_a_command_answers_with_what_it_prints(cli: Cli, name: str) -> None:
+def test_reply_is_the_output_of_a_command(cli: Cli, name: str) -> None:
     program = "import os,sys; print(os.environ['NATS_REQUEST_SUBJECT'], sys.stdin.read(), end='')"
     command = f'"{sys.executable}" -c "{program}"'
     answering = cli.start("reply", name, "--command", command, "--count", "1")
@@ -114,21 +112,21 @@ def test_a_command_answers_with_what_it_prints(cli: Cli, name: str) -> None:
     assert cli.done("req", name, "hi", "--raw").out == f"{name} hi\n"
 
 
-def test_nobody_and_silence_are_failures(cli: Cli, name: str) -> None:
+def test_missing_responder_and_timeout_are_failures(cli: Cli, name: str) -> None:
     assert f"no responders on {name}" in cli.refused("req", name)
     listening = cli.start("sub", name)
     listening.wait_for("Listening")
     assert "0 of 1 answers" in cli.refused("req", name, "--timeout", "50ms")
 
 
-def test_several_answers_are_waited_for(cli: Cli, name: str) -> None:
+def test_request_waits_for_several_replies(cli: Cli, name: str) -> None:
     for _ in range(2):
         cli.start("reply", name, "pong", "--count", "1").wait_for("Answering")
     told = cli.done("req", name, "--replies", "2", "--json", "--timeout", "10s").lines
     assert [one["data"] for one in told] == ["pong", "pong"]
 
 
-def test_a_command_that_is_interrupted_says_so(cli: Cli, name: str) -> None:
+def test_interrupted_command_reports_it(cli: Cli, name: str) -> None:
     listening = cli.start("sub", name)
     listening.wait_for("Listening")
     asking = cli.start("req", name, "hello", "--timeout", "1m")
@@ -153,14 +151,14 @@ def address(cli: Cli) -> str:
     return cli.server.url
 
 
-def test_what_the_server_forbids_is_an_error(guarded: Cli) -> None:
+def test_permission_violation_is_an_error(guarded: Cli) -> None:
     login = ("-s", address(guarded), "--user", "amy", "--password", "hush")
     guarded.done("pub", "ok.a", "x", *login)
     assert "permissions violation" in guarded.refused("pub", "no", "x", *login)
     assert "permissions violation" in guarded.refused("sub", "no", "--timeout", "10s", *login)
 
 
-def test_a_wrong_password_is_told_and_not_shown(guarded: Cli) -> None:
+def test_wrong_password_is_reported_and_not_shown(guarded: Cli) -> None:
     url = address(guarded).replace("//", "//amy:wrong@")
     for login in (("-s", url), ("-s", address(guarded), "--user", "amy", "--password", "wrong")):
         error = guarded.refused("pub", "ok.a", "x", *login)
@@ -198,14 +196,14 @@ def test_credentials_log_in(
     assert "authorization" in command_line.refused("pub", "a", "x", "-s", server.url).lower()
 
 
-def test_credentials_that_are_none_are_told(command_line: Cli) -> None:
+def test_invalid_credentials_are_reported(command_line: Cli) -> None:
     (command_line.directory / "user.creds").write_text("nothing\n")
     error = command_line.refused("pub", "a", "x", "--creds", "user.creds")
     assert "not a file of user credentials" in error
     assert "No such file" in command_line.refused("pub", "a", "x", "--creds", "none")
 
 
-def test_tls_with_and_without_trust(
+def test_tls_works_only_with_trusted_certificate(
     command_line: Cli,
     pool: ServerPool,
     implementation: Implementation,
@@ -221,7 +219,7 @@ def test_tls_with_and_without_trust(
     assert "cannot connect" in command_line.refused("pub", "a", "x", "-s", server.url)
 
 
-def test_what_lets_in_plain_clients_too_is_spoken_to_in_tls(
+def test_client_uses_tls_where_the_listener_allows_both(
     command_line: Cli,
     pool: ServerPool,
     implementation: Implementation,
@@ -238,7 +236,7 @@ def test_what_lets_in_plain_clients_too_is_spoken_to_in_tls(
 
 
 @pytest.mark.parametrize("wanted", [("--tlsfirst",), ("--tlsca", "ca.pem"), ()])
-def test_who_wants_tls_says_nothing_in_the_clear(
+def test_client_that_requires_tls_sends_nothing_in_the_clear(
     wanted: tuple[str, ...], command_line: Cli, certificates: Certificates
 ) -> None:
     (command_line.directory / "ca.pem").write_bytes(certificates.ca.read_bytes())

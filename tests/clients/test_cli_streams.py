@@ -36,7 +36,7 @@ def payloads(lines: list[dict[str, str]]) -> list[str]:
 # -- streams
 
 
-def test_a_stream_is_made_as_told(cli: Cli, name: str) -> None:
+def test_stream_is_created_with_the_given_options(cli: Cli, name: str) -> None:
     flags = ("--subject", name, "--max-msgs", "7", "--storage", "memory", "--metadata", "a=b")
     info = cli.done("stream", "add", name, *flags, "--json").json
     config = info["config"]
@@ -67,7 +67,7 @@ def test_a_stream_is_shown_with_its_subjects(cli: Cli, stream: str) -> None:
     assert f"{stream}.b" in cli.done("stream", "info", stream, "--subjects", ">").out
 
 
-def test_a_refusal_is_one_line_with_the_code_of_the_api(cli: Cli, stream: str) -> None:
+def test_refusal_is_one_line_with_the_api_error_code(cli: Cli, stream: str) -> None:
     assert cli.refused("stream", "info", "NONE") == (
         "penstock: stream info: stream not found (error 10059)"
     )
@@ -75,7 +75,7 @@ def test_a_refusal_is_one_line_with_the_code_of_the_api(cli: Cli, stream: str) -
     assert "error 10074" in cli.refused("stream", "edit", stream, "--replicas", "3")
 
 
-def test_an_edit_changes_what_it_names_and_nothing_else(cli: Cli, stream: str) -> None:
+def test_edit_changes_only_the_named_fields(cli: Cli, stream: str) -> None:
     before = cli.done("stream", "info", stream, "--json").json["config"]
     told = cli.done("stream", "edit", stream, "--max-msgs", "50", "--dry-run", "--json").json
     assert told["after"]["max_msgs"] == 50
@@ -85,7 +85,7 @@ def test_an_edit_changes_what_it_names_and_nothing_else(cli: Cli, stream: str) -
     assert "nothing to change" in cli.refused("stream", "edit", stream, code=2)
 
 
-def test_messages_go_only_when_that_is_meant(cli: Cli, stream: str) -> None:
+def test_removal_of_messages_needs_force(cli: Cli, stream: str) -> None:
     for words in (("stream", "rm", stream), ("stream", "purge", stream)):
         assert "--force" in cli.refused(*words, code=2)
     purge = ("stream", "purge", stream, "--force", "--json")
@@ -106,7 +106,7 @@ def test_one_message_is_found_by_sequence_or_subject(cli: Cli, stream: str) -> N
     assert "say which" in cli.refused("stream", "get", stream, code=2)
 
 
-def test_messages_are_viewed_in_order_from_anywhere(cli: Cli, stream: str) -> None:
+def test_messages_are_viewed_in_order_from_any_sequence(cli: Cli, stream: str) -> None:
     def viewed(*words: str) -> list[str]:
         return payloads(cli.done("stream", "view", stream, *words, "--json").lines)
 
@@ -138,7 +138,7 @@ def test_a_view_follows_until_it_is_stopped(cli: Cli, stream: str) -> None:
 # -- backups
 
 
-def test_a_backup_brings_everything_back(cli: Cli, stream: str) -> None:
+def test_backup_restores_the_whole_stream(cli: Cli, stream: str) -> None:
     for _ in range(3):
         cli.done("pub", f"{stream}.large", "-", "--ack", stdin=LARGE.encode())
     cli.done("consumer", "add", stream, "C")
@@ -160,7 +160,7 @@ def test_a_backup_brings_everything_back(cli: Cli, stream: str) -> None:
     assert "error 10130" in cli.refused("stream", "restore", "kept")
 
 
-def test_a_backup_is_complete_or_not_there(cli: Cli, stream: str) -> None:
+def test_backup_is_complete_or_absent(cli: Cli, stream: str) -> None:
     cli.refused("stream", "backup", "NONE", "kept")
     assert list((cli.directory / "kept").iterdir()) == []
     cli.done("stream", "backup", stream, "kept")
@@ -170,7 +170,7 @@ def test_a_backup_is_complete_or_not_there(cli: Cli, stream: str) -> None:
     assert "backup.json is missing" in cli.refused("stream", "restore", ".")
 
 
-def test_a_damaged_backup_makes_no_stream(cli: Cli, stream: str) -> None:
+def test_damaged_backup_creates_no_stream(cli: Cli, stream: str) -> None:
     cli.done("stream", "backup", stream, "kept")
     cli.done("stream", "rm", stream, "--force")
     archive = cli.directory / "kept" / "stream.tar.s2"
@@ -179,7 +179,7 @@ def test_a_damaged_backup_makes_no_stream(cli: Cli, stream: str) -> None:
     assert "error 10059" in cli.refused("stream", "info", stream)
 
 
-def test_a_backup_goes_to_the_other_server(cli: Cli, stream: str, pool: ServerPool) -> None:
+def test_backup_restores_on_the_other_server(cli: Cli, stream: str, pool: ServerPool) -> None:
     assert cli.server is not None
     other = REFERENCE if cli.server.name == "ours" else OURS
     if other is None:
@@ -202,7 +202,7 @@ def test_a_backup_goes_to_the_other_server(cli: Cli, stream: str, pool: ServerPo
 # -- consumers
 
 
-def test_a_consumer_is_made_shown_changed_and_removed(cli: Cli, stream: str) -> None:
+def test_consumer_is_created_shown_changed_and_removed(cli: Cli, stream: str) -> None:
     flags = ("--filter-subject", f"{stream}.b", "--max-deliver", "3", "--json")
     config = cli.done("consumer", "add", stream, "C", *flags).json["config"]
     assert (config["durable_name"], config["ack_policy"]) == ("C", "explicit")
@@ -214,29 +214,27 @@ def test_a_consumer_is_made_shown_changed_and_removed(cli: Cli, stream: str) -> 
     assert "error 10014" in cli.refused("consumer", "info", stream, "C")
 
 
-def test_making_a_consumer_anew_with_other_words_is_refused(cli: Cli, stream: str) -> None:
+def test_creating_a_consumer_again_with_other_options_is_refused(cli: Cli, stream: str) -> None:
     cli.done("consumer", "add", stream, "C")
     assert "error 10148" in cli.refused("consumer", "add", stream, "C", "--max-deliver", "3")
 
 
 @pytest.mark.parametrize(("how", "left"), [("ack", 0), ("term", 0), ("none", 1)])
-def test_a_message_that_is_taken_is_answered_as_told(
-    cli: Cli, stream: str, how: str, left: int
-) -> None:
+def test_fetched_message_is_acked_as_requested(cli: Cli, stream: str, how: str, left: int) -> None:
     cli.done("consumer", "add", stream, "C")
     line = cli.done("consumer", "next", stream, "C", "--ack", how, "--json").lines[0]
     assert (line["data"], line["seq"], line["deliveries"], line["pending"]) == ("m1", 1, 1, 4)
     assert cli.done("consumer", "info", stream, "C", "--json").json["num_ack_pending"] == left
 
 
-def test_a_message_that_is_refused_comes_again(cli: Cli, stream: str) -> None:
+def test_naked_message_is_redelivered(cli: Cli, stream: str) -> None:
     cli.done("consumer", "add", stream, "C")
     cli.done("consumer", "next", stream, "C", "--ack", "nak")
     line = cli.done("consumer", "next", stream, "C", "--json").lines[0]
     assert (line["data"], line["deliveries"]) == ("m1", 2)
 
 
-def test_several_are_taken_at_once_and_none_is_a_failure(cli: Cli, stream: str) -> None:
+def test_several_messages_are_fetched_and_none_is_a_failure(cli: Cli, stream: str) -> None:
     cli.done("consumer", "add", stream, "C")
     some = cli.done("consumer", "next", stream, "C", "--count", "9", "--raw", "--timeout", "100ms")
     assert some.out == "m1\nm2\nm3\nm4\nm5\n"
@@ -250,21 +248,23 @@ def test_several_are_taken_at_once_and_none_is_a_failure(cli: Cli, stream: str) 
     [(), ("--deliver-subject", "push.here", "--flow-control", "--idle-heartbeat", "1s")],
     ids=["pull", "push"],
 )
-def test_a_consumer_is_listened_to(cli: Cli, stream: str, flags: tuple[str, ...]) -> None:
+def test_consumer_sub_shows_and_acks_every_message(
+    cli: Cli, stream: str, flags: tuple[str, ...]
+) -> None:
     cli.done("consumer", "add", stream, "C", *flags)
     ran = cli.done("consumer", "sub", stream, "C", "--count", "5", "--raw", "--timeout", "10s")
     assert ran.out == "m1\nm2\nm3\nm4\nm5\n"
     assert cli.done("consumer", "info", stream, "C", "--json").json["num_ack_pending"] == 0
 
 
-def test_what_was_delivered_and_not_shown_is_not_held_back(cli: Cli, stream: str) -> None:
+def test_count_limits_what_is_pulled(cli: Cli, stream: str) -> None:
     cli.done("consumer", "add", stream, "C")
     cli.done("consumer", "sub", stream, "C", "--count", "2", "--timeout", "10s")
     info = cli.done("consumer", "info", stream, "C", "--json").json
     assert (info["num_ack_pending"], info["num_pending"]) == (0, 3)
 
 
-def test_a_consumer_pauses_and_goes_on(cli: Cli, stream: str) -> None:
+def test_consumer_pauses_and_resumes(cli: Cli, stream: str) -> None:
     cli.done("consumer", "add", stream, "C")
     assert cli.done("consumer", "pause", stream, "C", "1h", "--json").json["paused"]
     assert cli("consumer", "next", stream, "C", "--timeout", "50ms").code == 1
@@ -288,7 +288,7 @@ def test_a_server_is_pinged(cli: Cli) -> None:
     assert "system account" in cli.refused("server", "ping", "--all", "--timeout", "50ms")
 
 
-def test_a_check_tells_what_is_not_well(cli: Cli, stream: str) -> None:
+def test_check_reports_what_is_unhealthy(cli: Cli, stream: str) -> None:
     cli.done("consumer", "add", stream, "C")
     asked = ("server", "check", "--stream", stream, "--consumer", f"{stream}/C", "--json")
     assert cli.done(*asked).json["ok"] is True
@@ -298,7 +298,7 @@ def test_a_check_tells_what_is_not_well(cli: Cli, stream: str) -> None:
     assert failed == {f"stream {stream}", f"consumer {stream}/C", "stream NONE"}
 
 
-def test_every_server_answers_the_system_account(
+def test_every_server_replies_to_the_system_account(
     command_line: Cli, pool: ServerPool, implementation: Implementation
 ) -> None:
     config = """
@@ -315,9 +315,7 @@ def test_every_server_answers_the_system_account(
 # -- servers that go and come back
 
 
-def test_a_view_goes_on_where_it_was_when_the_server_comes_back(
-    command_line: Cli, start: Starter, name: str
-) -> None:
+def test_view_resumes_after_a_server_restart(command_line: Cli, start: Starter, name: str) -> None:
     server = start("", "-js", "-sd", "store")
     at = ("-s", server.url)
     command_line.done("stream", "add", name, "--subject", name, *at)

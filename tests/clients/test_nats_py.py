@@ -93,7 +93,7 @@ async def test_many_messages_arrive_in_order(server: ServerUnderTest) -> None:
         assert seen == list(range(MESSAGES))
 
 
-async def test_a_queue_shares_the_work(server: ServerUnderTest) -> None:
+async def test_queue_group_shares_messages(server: ServerUnderTest) -> None:
     done = asyncio.Event()
     shares: list[list[int]] = [[], [], []]
     async with _client(server) as client:
@@ -113,7 +113,7 @@ async def test_a_queue_shares_the_work(server: ServerUnderTest) -> None:
 
 
 @pytest.mark.parametrize("old_style", [False, True], ids=["shared inbox", "own inbox"])
-async def test_a_request_is_answered(server: ServerUnderTest, old_style: bool) -> None:
+async def test_request_gets_a_reply(server: ServerUnderTest, old_style: bool) -> None:
     async with _client(server) as client:
 
         async def answer(msg: Msg) -> None:
@@ -124,7 +124,7 @@ async def test_a_request_is_answered(server: ServerUnderTest, old_style: bool) -
         assert reply.data == b"HELLO"
 
 
-async def test_many_requests_at_once_find_their_answers(server: ServerUnderTest) -> None:
+async def test_concurrent_requests_get_their_own_replies(server: ServerUnderTest) -> None:
     async with _client(server) as service, _client(server) as client:
 
         async def answer(msg: Msg) -> None:
@@ -139,7 +139,7 @@ async def test_many_requests_at_once_find_their_answers(server: ServerUnderTest)
         assert [a.data for a in answers] == [b"re:" + q for q in asked]
 
 
-async def test_one_request_may_have_many_answers(server: ServerUnderTest) -> None:
+async def test_one_request_may_get_many_replies(server: ServerUnderTest) -> None:
     async with _client(server) as client:
 
         async def answer(msg: Msg) -> None:
@@ -154,7 +154,7 @@ async def test_one_request_may_have_many_answers(server: ServerUnderTest) -> Non
         assert seen == [b"0", b"1", b"2", b"3", b"4"]
 
 
-async def test_a_request_nobody_hears_fails_at_once(server: ServerUnderTest) -> None:
+async def test_request_without_responders_fails_at_once(server: ServerUnderTest) -> None:
     async with _client(server) as client:
         with pytest.raises(NoRespondersError):
             await client.request("nobody.home", b"", PATIENCE_SECONDS)
@@ -169,7 +169,7 @@ async def test_headers_arrive(server: ServerUnderTest) -> None:
         assert msg.data == b"body"
 
 
-async def test_unsubscribing_after_some_messages_holds(server: ServerUnderTest) -> None:
+async def test_auto_unsubscribe_stops_after_the_count(server: ServerUnderTest) -> None:
     async with _client(server) as client:
         subscription = await client.subscribe("few")
         await subscription.unsubscribe(limit=2)
@@ -181,7 +181,7 @@ async def test_unsubscribing_after_some_messages_holds(server: ServerUnderTest) 
         assert subscription.pending_msgs == 0
 
 
-async def test_draining_delivers_what_is_on_its_way(server: ServerUnderTest) -> None:
+async def test_drain_delivers_messages_in_flight(server: ServerUnderTest) -> None:
     seen: list[bytes] = []
     async with _client(server) as publisher:
         drained = Client()
@@ -201,7 +201,7 @@ async def test_draining_delivers_what_is_on_its_way(server: ServerUnderTest) -> 
     assert seen == [str(n).encode() for n in range(MESSAGES)]
 
 
-async def test_without_echo_own_messages_stay_away(server: ServerUnderTest) -> None:
+async def test_without_echo_own_messages_are_not_delivered(server: ServerUnderTest) -> None:
     async with _client(server, no_echo=True) as client:
         subscription = await client.subscribe("echoed")
         await client.publish("echoed", b"mine")
@@ -227,7 +227,7 @@ async def test_the_client_learns_the_payload_limit(
             await client.publish("big", b"x" * 65)
 
 
-async def test_a_client_survives_a_restart_with_its_subscriptions(start: Starter) -> None:
+async def test_client_keeps_its_subscriptions_over_a_restart(start: Starter) -> None:
     server = start()
     back = asyncio.Event()
 
@@ -254,7 +254,7 @@ async def _ignore(_: Exception) -> None:
     return
 
 
-async def test_a_client_hears_that_the_server_retires(start: Starter) -> None:
+async def test_client_is_notified_of_lame_duck_mode(start: Starter) -> None:
     server = start()
     retired = asyncio.Event()
 
@@ -342,7 +342,7 @@ async def test_a_client_certificate(
         await _settled(client)
 
 
-async def test_a_request_that_is_never_answered_times_out(server: ServerUnderTest) -> None:
+async def test_request_without_a_reply_times_out(server: ServerUnderTest) -> None:
     async with _client(server) as client:
         await client.subscribe("silent")
         with pytest.raises(TimeoutError):

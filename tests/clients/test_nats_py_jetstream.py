@@ -79,27 +79,27 @@ async def test_publishes_are_acknowledged_in_order(js: JetStreamContext) -> None
     assert [(ack.stream, ack.seq) for ack in acks] == [(name, 1), (name, 2), (name, 3)]
 
 
-async def test_publishes_need_not_wait_for_each_other(js: JetStreamContext) -> None:
+async def test_publishes_may_be_concurrent(js: JetStreamContext) -> None:
     name = await stream(js)
     futures = [await js.publish_async(f"{name}.a", b"x") for _ in range(MESSAGES)]
     await js.publish_async_completed()
     assert sorted(future.result().seq for future in futures) == list(range(1, MESSAGES + 1))
 
 
-async def test_the_same_message_is_stored_once(js: JetStreamContext) -> None:
+async def test_duplicate_message_is_stored_once(js: JetStreamContext) -> None:
     name = await stream(js)
     headers = {"Nats-Msg-Id": "one"}
     await js.publish(f"{name}.a", b"", headers=headers)
     assert (await js.publish(f"{name}.a", b"", headers=headers)).duplicate
 
 
-async def test_what_is_expected_is_checked(js: JetStreamContext) -> None:
+async def test_expected_values_are_checked(js: JetStreamContext) -> None:
     name = await stream(js, 2)
     with pytest.raises(BadRequestError, match="wrong last sequence: 2"):
         await js.publish(f"{name}.a", b"", headers={"Nats-Expected-Last-Sequence": "1"})
 
 
-async def test_nobody_takes_what_no_stream_has(js: JetStreamContext) -> None:
+async def test_publish_without_a_stream_has_no_responders(js: JetStreamContext) -> None:
     with pytest.raises(NoStreamResponseError):
         await js.publish("nobody.takes.this", b"")
 
@@ -137,14 +137,14 @@ async def test_batches_are_pulled_and_acknowledged(js: JetStreamContext) -> None
     assert (info.num_ack_pending, info.ack_floor.stream_seq) == (0, MESSAGES)
 
 
-async def test_a_pull_of_nothing_times_out(js: JetStreamContext) -> None:
+async def test_pull_of_an_empty_stream_times_out(js: JetStreamContext) -> None:
     name = await stream(js)
     subscription = await js.pull_subscribe(f"{name}.>", durable="D")
     with pytest.raises(TimeoutError):
         await subscription.fetch(1, timeout=0.2)
 
 
-async def test_a_refused_message_comes_again(js: JetStreamContext) -> None:
+async def test_naked_message_is_redelivered(js: JetStreamContext) -> None:
     name = await stream(js, 1)
     subscription = await js.pull_subscribe(f"{name}.>", durable="D")
     (msg,) = await subscription.fetch(1, timeout=PATIENCE_SECONDS)
@@ -173,7 +173,7 @@ async def test_pushed_messages_arrive_and_are_acknowledged(js: JetStreamContext)
     await subscription.unsubscribe()
 
 
-async def test_a_queue_shares_a_push_consumer(js: JetStreamContext) -> None:
+async def test_queue_group_shares_a_push_consumer(js: JetStreamContext) -> None:
     name = await stream(js)
     shares: list[list[bytes]] = [[], []]
 
@@ -218,7 +218,7 @@ async def test_flow_control_and_heartbeats_keep_a_long_delivery_going(js: JetStr
     await subscription.unsubscribe()
 
 
-async def test_a_work_queue_forgets_what_is_done(js: JetStreamContext) -> None:
+async def test_work_queue_removes_acked_messages(js: JetStreamContext) -> None:
     name = await stream(js, 3, retention=RetentionPolicy.WORK_QUEUE)
     subscription = await js.pull_subscribe(f"{name}.>", durable="D")
     for msg in await subscription.fetch(3, timeout=PATIENCE_SECONDS):
@@ -238,7 +238,7 @@ async def test_mirrors_and_sources_follow(js: JetStreamContext) -> None:
         await until(whole)
 
 
-async def test_a_bucket_keeps_the_last_values(js: JetStreamContext) -> None:
+async def test_bucket_keeps_last_values(js: JetStreamContext) -> None:
     kv = await js.create_key_value(KeyValueConfig(bucket=fresh("B"), history=3))
     for n in range(5):
         await kv.put("key", b"%d" % n)
@@ -258,7 +258,7 @@ async def test_a_key_is_created_once_and_updated_at_its_revision(js: JetStreamCo
     assert await kv.update("key", b"2", last=revision) == revision + 1
 
 
-async def test_deleted_keys_are_gone_and_may_be_created_again(js: JetStreamContext) -> None:
+async def test_deleted_keys_are_missing_and_may_be_created_again(js: JetStreamContext) -> None:
     kv = await js.create_key_value(KeyValueConfig(bucket=fresh("B")))
     await kv.put("a", b"1")
     await kv.put("b", b"2")
@@ -271,7 +271,7 @@ async def test_deleted_keys_are_gone_and_may_be_created_again(js: JetStreamConte
     assert await kv.keys() == ["a"]
 
 
-async def test_a_watch_tells_what_is_there_and_what_changes(js: JetStreamContext) -> None:
+async def test_watch_reports_current_values_and_changes(js: JetStreamContext) -> None:
     kv = await js.create_key_value(KeyValueConfig(bucket=fresh("B")))
     await kv.put("a.1", b"1")
     await kv.put("b.1", b"2")
@@ -287,7 +287,7 @@ async def test_a_watch_tells_what_is_there_and_what_changes(js: JetStreamContext
     await watcher.stop()
 
 
-async def test_an_object_of_many_pieces_comes_back_whole(js: JetStreamContext) -> None:
+async def test_object_of_many_chunks_round_trips(js: JetStreamContext) -> None:
     objects = await js.create_object_store(fresh("O"))
     data = bytes(n % 251 for n in range(500_000))
     info = await objects.put("big", data, meta=ObjectMeta(description="of many pieces"))

@@ -25,7 +25,7 @@ def test_a_new_store_is_empty_and_has_no_cursor(store: SnapshotStore) -> None:
     assert store.meta == SnapshotMeta()
 
 
-def test_what_is_put_is_there_under_its_version(store: SnapshotStore) -> None:
+def test_put_value_is_readable_under_its_version(store: SnapshotStore) -> None:
     store.apply([put("a", b"1", 7)], at(7))
     assert store.get("a") == entry("a", b"1", 7)
     assert store.cursor == at(7)
@@ -38,7 +38,7 @@ def test_a_later_put_replaces(store: SnapshotStore) -> None:
 
 
 @pytest.mark.parametrize("gone", [delete, purge])
-def test_what_is_deleted_or_purged_is_gone(store: SnapshotStore, gone: type) -> None:
+def test_deleted_and_purged_keys_are_missing(store: SnapshotStore, gone: type) -> None:
     store.apply([put("a", b"1", 1), put("b", b"2", 2)], at(2))
     store.apply([gone("a", 3)], at(3))
     assert store.get("a") is None
@@ -53,7 +53,7 @@ def test_the_last_update_of_a_key_in_a_batch_wins(store: SnapshotStore) -> None:
     assert contents(store) == model(batch)
 
 
-def test_deleting_what_is_not_there_moves_the_cursor_only(store: SnapshotStore) -> None:
+def test_deleting_a_missing_key_only_moves_the_cursor(store: SnapshotStore) -> None:
     store.apply([delete("never", 4)], at(4))
     assert contents(store) == {}
     assert store.cursor == at(4)
@@ -66,7 +66,7 @@ def test_an_empty_batch_moves_the_cursor(store: SnapshotStore) -> None:
     assert store.count() == 1
 
 
-def test_synthetic_deletes_are_folded_under_the_old_cursor(store: SnapshotStore) -> None:
+def test_synthetic_deletes_are_applied_under_the_old_cursor(store: SnapshotStore) -> None:
     store.apply([put("a", b"1", 1), put("b", b"2", 2)], at(2))
     store.apply([KvUpdate(Op.DELETE, "a", reason=SYNTHETIC)], at(2))
     assert list(contents(store)) == ["b"]
@@ -95,7 +95,7 @@ def test_every_revision_comes_back(store: SnapshotStore, revision: int) -> None:
 
 
 @pytest.mark.parametrize("token", [b"", b"\0", b"12345678", b"0123456789"])
-def test_versions_that_are_no_revisions_come_back(store: SnapshotStore, token: bytes) -> None:
+def test_versions_that_are_not_revisions_round_trip(store: SnapshotStore, token: bytes) -> None:
     store.apply([put("a", b"v", token=token)], WatchCursor(token))
     found = store.get("a")
     assert found is not None
@@ -113,7 +113,7 @@ def test_keys_of_any_length_are_kept(store: SnapshotStore, size: int) -> None:
     assert list(contents(store)) == ["l"]
 
 
-def test_a_key_that_is_too_long_is_refused_and_nothing_of_its_batch_stays(
+def test_oversized_key_is_refused_with_its_whole_batch(
     store: SnapshotStore,
 ) -> None:
     with pytest.raises(ValueError, match="at most 65535 bytes"):
@@ -130,7 +130,7 @@ def test_large_values_come_back(store: SnapshotStore) -> None:
     assert store.get("big") == entry("big", value, 1)
 
 
-def test_what_it_is_told_of_its_origin_stays_until_told_otherwise(store: SnapshotStore) -> None:
+def test_origin_note_stays_until_it_is_replaced(store: SnapshotStore) -> None:
     origin = SnapshotMeta("KV_b 2026", ("a.", "b."), seen_evicting=True)
     store.apply([], at(1), meta=origin)
     store.apply([put("a.x", b"1", 2)], at(2))
@@ -141,7 +141,7 @@ def test_what_it_is_told_of_its_origin_stays_until_told_otherwise(store: Snapsho
     assert store.count() == 1
 
 
-def test_clearing_leaves_nothing(store: SnapshotStore) -> None:
+def test_clear_removes_everything(store: SnapshotStore) -> None:
     store.apply([put(f"k.{n}", b"v", n) for n in range(MANY)], at(MANY), meta=SnapshotMeta("id"))
     store.apply([put("l" * 600, b"v", MANY)], at(MANY))
     store.clear()
@@ -153,7 +153,7 @@ def test_clearing_leaves_nothing(store: SnapshotStore) -> None:
     assert list(contents(store)) == ["a"]
 
 
-def test_settling_changes_nothing_that_can_be_read(store: SnapshotStore) -> None:
+def test_sync_changes_nothing_readable(store: SnapshotStore) -> None:
     batch = [put(f"k.{n}", b"v" * 100, n) for n in range(MANY)]
     store.apply(batch, at(MANY))
     store.settle()
@@ -161,7 +161,7 @@ def test_settling_changes_nothing_that_can_be_read(store: SnapshotStore) -> None
     assert store.cursor == at(MANY)
 
 
-def test_a_closed_store_refuses_and_may_be_closed_again(store: SnapshotStore) -> None:
+def test_closed_store_refuses_calls_and_closes_twice(store: SnapshotStore) -> None:
     store.apply([put("a", b"1", 1)], at(1))
     store.close()
     store.close()

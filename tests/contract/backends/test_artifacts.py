@@ -48,7 +48,7 @@ def test_every_field_of_the_metadata_is_compared() -> None:
 
 
 @pytest.mark.parametrize("form", [None, "append-log"])
-def test_an_artifact_becomes_the_same_fold(
+def test_artifact_round_trips_to_the_same_fold(
     kind: Kind, filled: SnapshotStore, tmp_path: Path, form: str | None
 ) -> None:
     manifest = filled.export_to(tmp_path / "artifact", form=form)
@@ -65,7 +65,7 @@ def test_an_artifact_becomes_the_same_fold(
 
 @pytest.mark.parametrize("form", [None, "append-log"])
 @pytest.mark.parametrize("recorded", [("",), ("k.",), ()])
-def test_of_an_artifact_a_part_can_be_taken(
+def test_part_of_an_artifact_can_be_loaded(
     kind: Kind,
     store: SnapshotStore,
     tmp_path: Path,
@@ -83,7 +83,7 @@ def test_of_an_artifact_a_part_can_be_taken(
     assert staged(tmp_path) == []
 
 
-def test_an_artifact_of_less_than_is_wanted_is_refused(
+def test_artifact_with_a_smaller_scope_is_refused(
     kind: Kind, filled: SnapshotStore, tmp_path: Path
 ) -> None:
     filled.export_to(tmp_path / "artifact")
@@ -115,16 +115,14 @@ def test_the_append_log_form_is_the_same_bytes_from_every_store(
     assert manifest == expected
 
 
-def test_an_empty_store_has_an_artifact_too(
-    kind: Kind, store: SnapshotStore, tmp_path: Path
-) -> None:
+def test_empty_store_has_an_artifact(kind: Kind, store: SnapshotStore, tmp_path: Path) -> None:
     assert store.export_to(tmp_path / "artifact").cursor == WatchCursor.NONE
     with kind.imported(tmp_path / "artifact", tmp_path / "copy") as copy:
         assert contents(copy) == {}
         assert copy.cursor == WatchCursor.NONE
 
 
-def test_nothing_is_overwritten(kind: Kind, filled: SnapshotStore, tmp_path: Path) -> None:
+def test_export_overwrites_nothing(kind: Kind, filled: SnapshotStore, tmp_path: Path) -> None:
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "mine").write_text("mine")
     (tmp_path / "file").write_text("mine")
@@ -157,7 +155,7 @@ def refused(kind: Kind, tmp_path: Path, reason: str) -> None:
     assert staged(tmp_path) == []
 
 
-def test_a_changed_byte_is_found_wherever_it_is(
+def test_changed_byte_anywhere_is_detected(
     kind: Kind, filled: SnapshotStore, tmp_path: Path
 ) -> None:
     manifest = filled.export_to(tmp_path / "artifact")
@@ -171,7 +169,7 @@ def test_a_changed_byte_is_found_wherever_it_is(
         path.write_bytes(good)
 
 
-def test_missing_surplus_and_odd_files_are_refused(
+def test_missing_extra_and_unexpected_files_are_refused(
     kind: Kind, filled: SnapshotStore, tmp_path: Path
 ) -> None:
     filled.export_to(tmp_path / "artifact")
@@ -189,7 +187,7 @@ def test_missing_surplus_and_odd_files_are_refused(
     refused(kind, tmp_path, "no manifest")
 
 
-def test_a_cursor_that_is_not_the_payloads_is_refused(
+def test_cursor_that_differs_from_the_payload_is_refused(
     kind: Kind, filled: SnapshotStore, tmp_path: Path
 ) -> None:
     manifest = filled.export_to(tmp_path / "artifact")
@@ -198,7 +196,7 @@ def test_a_cursor_that_is_not_the_payloads_is_refused(
     refused(kind, tmp_path, "cursor is not the manifest's")
 
 
-def test_artifacts_of_stores_we_do_not_know_are_refused_by_name(
+def test_artifact_of_an_unknown_backend_is_refused_by_name(
     kind: Kind, filled: SnapshotStore, tmp_path: Path
 ) -> None:
     manifest = filled.export_to(tmp_path / "artifact")
@@ -218,7 +216,7 @@ def test_another_generation_of_a_format_is_refused(
         kind.imported(tmp_path / "artifact", tmp_path / "copy")
 
 
-def test_a_payload_that_is_no_store_is_the_artifacts_fault(
+def test_payload_that_is_not_a_store_is_an_artifact_error(
     kind: Kind, filled: SnapshotStore, tmp_path: Path
 ) -> None:
     from penstock.fold.artifact.atomic_dir import hashed

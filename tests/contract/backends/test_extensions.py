@@ -65,7 +65,7 @@ def test_a_digest_is_the_sum_of_its_entries_after_every_batch(store: SnapshotSto
         assert digest.verify(store)
 
 
-def test_an_index_finds_what_is_there_after_every_batch(store: SnapshotStore) -> None:
+def test_index_matches_entries_after_every_batch(store: SnapshotStore) -> None:
     index = Index("region", region)
     store.attach(index)
     found = []
@@ -84,7 +84,7 @@ def test_an_index_finds_what_is_there_after_every_batch(store: SnapshotStore) ->
     assert list(index.keys(store, "eu", after="c")) == ["x" * 600]
 
 
-def test_what_cannot_be_read_is_listed_until_it_can(store: SnapshotStore) -> None:
+def test_undecodable_entries_are_quarantined_until_they_decode(store: SnapshotStore) -> None:
     bad = Quarantine(Json(dict[str, str]))
     store.attach(bad)
     listed = []
@@ -95,7 +95,7 @@ def test_what_cannot_be_read_is_listed_until_it_can(store: SnapshotStore) -> Non
     assert len(bad) == 1
 
 
-def test_what_is_attached_later_is_built_from_the_entries(store: SnapshotStore) -> None:
+def test_extension_attached_later_is_built_from_the_entries(store: SnapshotStore) -> None:
     for batch in LIFE:
         store.apply(batch, at(batch[-1].revision))
     digest, index, bad = attached(store)
@@ -104,7 +104,7 @@ def test_what_is_attached_later_is_built_from_the_entries(store: SnapshotStore) 
     assert [one.key for one in bad.listed(store)] == ["d"]
 
 
-def test_extensions_are_there_again_when_a_store_is_opened(durable: Kind, path: Path) -> None:
+def test_extensions_survive_reopening_a_store(durable: Kind, path: Path) -> None:
     with durable.open(path) as store:
         attached(store)
         for batch in LIFE[:2]:
@@ -123,7 +123,9 @@ def test_extensions_are_there_again_when_a_store_is_opened(durable: Kind, path: 
         assert [one.key for one in bad.listed(store)] == ["d"]
 
 
-def test_a_store_that_changed_on_its_own_is_looked_at_anew(durable: Kind, path: Path) -> None:
+def test_extensions_are_rebuilt_after_the_store_changed_without_them(
+    durable: Kind, path: Path
+) -> None:
     with durable.open(path) as store:
         attached(store)
         store.apply(LIFE[0], at(2))
@@ -135,7 +137,7 @@ def test_a_store_that_changed_on_its_own_is_looked_at_anew(durable: Kind, path: 
         assert keys(index, store, "eu") == []
 
 
-def test_a_cleared_store_has_nothing_derived(store: SnapshotStore) -> None:
+def test_cleared_store_has_empty_extensions(store: SnapshotStore) -> None:
     digest, index, bad = attached(store)
     for batch in LIFE:
         store.apply(batch, at(batch[-1].revision))
@@ -148,7 +150,7 @@ def test_a_cleared_store_has_nothing_derived(store: SnapshotStore) -> None:
     assert keys(index, store, "eu") == ["a"]
 
 
-def test_a_bulk_load_leaves_extensions_behind_until_it_is_settled(store: SnapshotStore) -> None:
+def test_bulk_load_updates_extensions_when_it_is_committed(store: SnapshotStore) -> None:
     digest, index, bad = attached(store)
     batch = [in_region(f"k.{number:06d}", "eu", number + 1) for number in range(BULK_UPDATES)]
     store.apply(batch, at(BULK_UPDATES))
@@ -166,7 +168,7 @@ def test_a_bulk_load_leaves_extensions_behind_until_it_is_settled(store: Snapsho
     assert [one.key for one in bad.listed(store)] == ["bad"]
 
 
-def test_a_batch_the_store_refuses_changes_nothing_derived(store: SnapshotStore) -> None:
+def test_refused_batch_changes_no_extension(store: SnapshotStore) -> None:
     digest, index, bad = attached(store)
     store.apply(LIFE[0], at(2))
     before = digest.value
@@ -178,7 +180,7 @@ def test_a_batch_the_store_refuses_changes_nothing_derived(store: SnapshotStore)
     assert list(bad.listed(store)) == []
 
 
-def test_another_version_of_an_index_is_built_anew(store: SnapshotStore) -> None:
+def test_new_index_version_is_rebuilt(store: SnapshotStore) -> None:
     store.attach(Index("what", region))
     store.apply(LIFE[0], at(2))
     with pytest.raises(ValueError, match="attached already"):
@@ -187,7 +189,7 @@ def test_another_version_of_an_index_is_built_anew(store: SnapshotStore) -> None
         list(Index("what", region, version=2).find(store, "eu"))
 
 
-def test_a_reader_of_its_own_can_ask_an_index(store: SnapshotStore) -> None:
+def test_separate_reader_can_query_an_index(store: SnapshotStore) -> None:
     index = Index("region", region)
     store.attach(index)
     store.apply(LIFE[0], at(2))
@@ -195,7 +197,7 @@ def test_a_reader_of_its_own_can_ask_an_index(store: SnapshotStore) -> None:
         assert [entry.key for entry in index.find(reader, "us")] == ["b"]
 
 
-def test_more_rows_than_a_page_are_found(store: SnapshotStore) -> None:
+def test_more_rows_than_one_page_are_found(store: SnapshotStore) -> None:
     index = Index("region", region)
     store.attach(index)
     batch = [in_region(f"k.{number:05d}", "eu", number + 1) for number in range(2_500)]
@@ -203,7 +205,7 @@ def test_more_rows_than_a_page_are_found(store: SnapshotStore) -> None:
     assert len(keys(index, store, "eu")) == 2_500
 
 
-def test_a_copy_has_the_digest_of_the_original_whatever_store_it_is(
+def test_copy_in_any_backend_has_the_digest_of_the_original(
     kind: Kind, path: Path, tmp_path: Path
 ) -> None:
     from penstock.fold import MemorySnapshot
@@ -219,7 +221,7 @@ def test_a_copy_has_the_digest_of_the_original_whatever_store_it_is(
             assert digest_of_artifact(tmp_path / artifact) == (store.cursor, digest_of(store))
 
 
-def test_giving_the_cursor_up_makes_the_notes_void(store: SnapshotStore) -> None:
+def test_clearing_the_cursor_invalidates_extension_notes(store: SnapshotStore) -> None:
     digest = FoldDigest()
     store.attach(digest)
     store.apply(LIFE[0], at(2))

@@ -25,7 +25,7 @@ def filled(store: SnapshotStore, keys: list[str]) -> list[str]:
     return sorted(keys, key=str.encode)
 
 
-def test_a_range_is_in_order_of_the_bytes_of_keys(store: SnapshotStore) -> None:
+def test_range_is_ordered_by_key_bytes(store: SnapshotStore) -> None:
     expected = filled(store, ODD)
     assert [one.key for one in store.range()] == expected
     assert all(one.value == one.key.encode() for one in store.range())
@@ -52,7 +52,7 @@ def test_a_range_ends_at_its_limit(store: SnapshotStore, limit: int) -> None:
     assert [one.key for one in store.range(limit=limit)] == keys[:limit]
 
 
-def test_long_keys_take_their_place_in_the_order(store: SnapshotStore) -> None:
+def test_long_keys_are_in_order(store: SnapshotStore) -> None:
     keys = ["m" * size for size in (1, 400, 511, 512, 700)] + ["a", "n", "m" * 512 + "n"]
     assert [one.key for one in store.range()] == []
     expected = filled(store, keys)
@@ -62,7 +62,7 @@ def test_long_keys_take_their_place_in_the_order(store: SnapshotStore) -> None:
     assert [one.key for one in store.range(limit=5)] == expected[:5]
 
 
-def test_a_page_ends_early_when_its_values_are_long(store: SnapshotStore) -> None:
+def test_page_ends_early_when_values_are_large(store: SnapshotStore) -> None:
     value = b"v" * (contract.PAGE_BYTES_MAX // 3 + 1)
     batch = [put(f"k{n}", value, n) for n in range(5)]
     store.apply(batch, at(5))
@@ -80,7 +80,7 @@ def test_a_range_does_not_read_ahead_of_its_page(store: SnapshotStore) -> None:
     assert "k.02000x" in rest
 
 
-def test_a_range_that_is_walked_while_its_keys_are_deleted_sees_each_once(
+def test_range_sees_each_key_once_while_keys_are_deleted(
     store: SnapshotStore,
 ) -> None:
     keys = filled(store, [f"k.{n:05}" for n in range(MANY)])
@@ -93,7 +93,7 @@ def test_a_range_that_is_walked_while_its_keys_are_deleted_sees_each_once(
     assert store.count() == 0
 
 
-def test_many_keys_are_answered_in_place(store: SnapshotStore) -> None:
+def test_get_many_returns_results_in_request_order(store: SnapshotStore) -> None:
     filled(store, [f"k.{n}" for n in range(MANY)])
     asked = ["k.7", "none", "k.7", "x" * 600, *(f"k.{n}" for n in range(0, MANY, 2))]
     answers = store.get_many(asked)
@@ -103,7 +103,7 @@ def test_many_keys_are_answered_in_place(store: SnapshotStore) -> None:
     assert store.get_many([]) == []
 
 
-def test_an_order_that_was_asked_for_follows_later_changes(store: SnapshotStore) -> None:
+def test_sorted_order_follows_later_changes(store: SnapshotStore) -> None:
     updates = [put(f"k.{n:03}", b"1", n) for n in range(300)]
     store.apply(updates, at(300))
     assert store.count("k.") == 300
@@ -118,7 +118,7 @@ def test_an_order_that_was_asked_for_follows_later_changes(store: SnapshotStore)
         assert contents(store) == model(updates)
 
 
-def test_a_reader_sees_what_was_applied_before_and_after_it_was_made(
+def test_reader_sees_changes_before_and_after_its_creation(
     store: SnapshotStore,
 ) -> None:
     store.apply([put("a", b"1", 1)], at(1))

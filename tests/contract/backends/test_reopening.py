@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from support.folds import Kind
 
 
-def test_entries_cursor_and_origin_are_there_again(durable: Kind, path: Path) -> None:
+def test_entries_cursor_and_origin_survive_reopening(durable: Kind, path: Path) -> None:
     batch = [put(f"k.{n}", b"v" * n, n) for n in range(200)]
     batch += [put("x" * 600, b"long", 200), delete("k.7", 201), put("t", b"", token=b"0123456789")]
     origin = SnapshotMeta("KV_b 2026", ("k.",), seen_evicting=True)
@@ -30,9 +30,7 @@ def test_entries_cursor_and_origin_are_there_again(durable: Kind, path: Path) ->
             assert store.meta == origin
 
 
-def test_opening_what_was_made_and_never_used_gives_an_empty_store(
-    durable: Kind, path: Path
-) -> None:
+def test_unused_store_reopens_empty(durable: Kind, path: Path) -> None:
     for _ in range(2):
         with durable.open(path) as store:
             assert contents(store) == {}
@@ -49,7 +47,7 @@ def test_a_cleared_store_stays_empty(durable: Kind, path: Path) -> None:
         assert store.meta == SnapshotMeta()
 
 
-def test_a_cursor_that_went_back_to_none_stays_there(durable: Kind, path: Path) -> None:
+def test_cursor_reset_to_none_stays_none(durable: Kind, path: Path) -> None:
     with durable.open(path) as store:
         store.apply([put("a", b"1", 1)], at(1))
         store.apply([], WatchCursor.NONE)
@@ -58,7 +56,7 @@ def test_a_cursor_that_went_back_to_none_stays_there(durable: Kind, path: Path) 
         assert list(contents(store)) == ["a"]
 
 
-def test_a_life_of_openings_folds_as_one(durable: Kind, path: Path) -> None:
+def test_reopening_many_times_equals_one_session(durable: Kind, path: Path) -> None:
     batch = []
     for life in range(5):
         with durable.open(path) as store:
@@ -71,12 +69,12 @@ def test_a_life_of_openings_folds_as_one(durable: Kind, path: Path) -> None:
         assert contents(store) == model(batch)
 
 
-def test_a_missing_directory_is_told(durable: Kind, tmp_path: Path) -> None:
+def test_missing_directory_is_reported(durable: Kind, tmp_path: Path) -> None:
     with pytest.raises(StoreIOError):
         durable.open(tmp_path / "none" / "fold")
 
 
-def test_a_file_that_is_something_else_is_refused_and_left_alone(durable: Kind, path: Path) -> None:
+def test_foreign_file_is_refused_and_unchanged(durable: Kind, path: Path) -> None:
     text = b"dear diary, " * 1000
     file = path
     if not durable.store.payload:

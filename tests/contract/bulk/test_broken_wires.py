@@ -37,7 +37,7 @@ EXPECTED = [(number + 1, b"%08d" % number * 25) for number in range(RECORDS)]
 
 
 @pytest.mark.parametrize("after", [9_000, 17_001, 30_013])
-async def test_a_wire_cut_again_and_again_brings_every_record_once(
+async def test_repeatedly_cut_connection_delivers_every_record_once(
     stream: Made, server: ServerUnderTest, after: int
 ) -> None:
     await fill(stream)
@@ -52,7 +52,7 @@ async def test_a_wire_cut_again_and_again_brings_every_record_once(
         assert proxy.connections > 2
 
 
-async def test_a_delivery_that_was_swallowed_is_noticed_and_fetched(
+async def test_dropped_delivery_is_detected_and_fetched(
     stream: Made, server: ServerUnderTest
 ) -> None:
     await fill(stream)

@@ -54,7 +54,7 @@ async def test_direct_reads_what_a_consumer_reads(
 
 
 @pytest.mark.parametrize("batched", [True, False])
-async def test_a_work_queue_is_read_and_keeps_what_it_has(
+async def test_reading_a_work_queue_removes_nothing(
     jetstream: JetStreamContext, reader: BulkReader, batched: bool
 ) -> None:
     await jetstream.add_stream(
@@ -71,7 +71,9 @@ async def test_a_work_queue_is_read_and_keeps_what_it_has(
     await jetstream.delete_stream("QUEUE")
 
 
-async def test_the_first_record_since_a_time(direct: Made, reader: BulkReader) -> None:
+async def test_read_starts_at_the_first_record_since_a_time(
+    direct: Made, reader: BulkReader
+) -> None:
     await fill(direct, 5)
     times = [row[2] for row in await rows_of(reader.range("DIRECT"))]
     assert await reader.first_since("DIRECT", 1) == 1
@@ -80,12 +82,12 @@ async def test_the_first_record_since_a_time(direct: Made, reader: BulkReader) -
     assert await reader.first_since("DIRECT", times[4] + 1) is None
 
 
-async def test_a_stream_that_is_not_there_is_refused(reader: BulkReader) -> None:
+async def test_missing_stream_is_refused(reader: BulkReader) -> None:
     with pytest.raises(Refused, match="10059"):
         await reader.first_since("NONE", 1)
 
 
-async def test_what_may_not_be_asked_is_told_at_once(start: Starter) -> None:
+async def test_missing_permission_is_reported_at_once(start: Starter) -> None:
     one = start(
         """
         jetstream: { store_dir: "store" }

@@ -46,7 +46,7 @@ class Followed:
         return sum(isinstance(event, EndReached) for event in self.events)
 
 
-async def test_a_watch_tells_what_is_there_then_that_it_was_all_then_what_comes(
+async def test_watch_yields_current_records_then_caught_up_then_new_records(
     stream: Made, reader: BulkReader
 ) -> None:
     for number in range(4):
@@ -62,7 +62,7 @@ async def test_a_watch_tells_what_is_there_then_that_it_was_all_then_what_comes(
     await following.close()
 
 
-async def test_a_watch_behind_a_sequence_tells_every_record_from_there(
+async def test_watch_from_a_sequence_yields_every_later_record(
     stream: Made, reader: BulkReader
 ) -> None:
     for number in range(1, 6):
@@ -74,14 +74,16 @@ async def test_a_watch_behind_a_sequence_tells_every_record_from_there(
     await following.close()
 
 
-async def test_nothing_to_tell_is_all_there_is(stream: Made, reader: BulkReader) -> None:
+async def test_watch_of_an_empty_stream_is_caught_up_at_once(
+    stream: Made, reader: BulkReader
+) -> None:
     following = reader.follow(stream.name)
     await following.begin()
     assert isinstance(await following.next(), EndReached)
     await following.close()
 
 
-async def test_heartbeats_move_over_what_is_out_of_scope(stream: Made, reader: BulkReader) -> None:
+async def test_heartbeats_advance_over_filtered_records(stream: Made, reader: BulkReader) -> None:
     await stream.publish("mine")
     following = reader.follow(stream.name, filters=[f"{stream.name}.mine"], heartbeat=QUICK)
     await following.begin()
@@ -93,7 +95,7 @@ async def test_heartbeats_move_over_what_is_out_of_scope(stream: Made, reader: B
     await following.close()
 
 
-async def test_a_consumer_that_was_deleted_is_made_anew_behind_what_was_told(
+async def test_deleted_consumer_is_recreated_after_the_last_record(
     stream: Made, reader: BulkReader, jetstream: JetStreamContext
 ) -> None:
     await stream.publish("a", b"1")
@@ -108,7 +110,7 @@ async def test_a_consumer_that_was_deleted_is_made_anew_behind_what_was_told(
     await following.close()
 
 
-async def test_a_stream_that_went_ends_the_watch_by_code(
+async def test_deleted_stream_ends_the_watch_with_its_code(
     reader: BulkReader, jetstream: JetStreamContext
 ) -> None:
     await jetstream.add_stream(name="GOING", subjects=["going"])
@@ -121,7 +123,7 @@ async def test_a_stream_that_went_ends_the_watch_by_code(
     await following.close()
 
 
-async def test_a_restart_of_the_server_is_waited_for_and_nothing_is_told_twice(
+async def test_watch_survives_a_server_restart_without_repeats(
     start: Starter,
 ) -> None:
     server = start("", "-js", "-sd", "store")
@@ -146,7 +148,7 @@ async def test_a_restart_of_the_server_is_waited_for_and_nothing_is_told_twice(
     await client.close()
 
 
-async def test_a_slow_reader_slows_the_server_and_loses_nothing(
+async def test_slow_reader_slows_the_server_and_loses_nothing(
     stream: Made, reader: BulkReader
 ) -> None:
     """More than the largest window of flow control, while nobody asks for more."""

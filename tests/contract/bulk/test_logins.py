@@ -49,7 +49,9 @@ async def test_an_nkey(start: Starter) -> None:
         await BulkReader.to(server.url).stream_state("S")
 
 
-async def test_tls_where_the_server_asks_for_it(start: Starter, certificates: Certificates) -> None:
+async def test_tls_is_used_where_the_server_requires_it(
+    start: Starter, certificates: Certificates
+) -> None:
     server = start(STORE + certificates.block())
     context = certificates.context()
     assert await is_let_in(BulkReader.to(server.url, tls=context))
@@ -57,7 +59,7 @@ async def test_tls_where_the_server_asks_for_it(start: Starter, certificates: Ce
         await BulkReader.to(server.url).stream_state("S")
 
 
-async def test_tls_is_not_given_up_for_a_server_without(start: Starter) -> None:
+async def test_required_tls_fails_on_a_server_without_it(start: Starter) -> None:
     server = start(STORE)
     reader = BulkReader.to(f"tls://amy:sesame@127.0.0.1:{server.port}")
     with pytest.raises(ConnectFailed):

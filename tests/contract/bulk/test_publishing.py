@@ -72,7 +72,7 @@ async def test_rows_are_stored_in_their_order(
     assert await stored(jetstream, stream.name) == [row.encode() for row in rows]
 
 
-async def test_an_id_that_the_stream_has_is_stored_once_and_counted(
+async def test_known_message_id_is_stored_once_and_counted(
     server: ServerUnderTest, stream: Made, jetstream: JetStreamContext
 ) -> None:
     def work() -> None:
@@ -110,7 +110,7 @@ async def test_a_refusal_names_its_row_and_the_others_are_stored(
     await jetstream.delete_stream("SMALL")
 
 
-async def test_a_subject_of_no_stream_is_refused_after_a_few_tries(
+async def test_subject_without_a_stream_is_refused_after_retries(
     server: ServerUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("penstock.bulk.bulk_publisher.PAUSE_SECONDS", 0.001)
@@ -137,9 +137,7 @@ async def test_a_subject_of_another_stream_is_a_refusal(
     await in_thread(work)
 
 
-async def test_a_row_too_large_for_the_server_never_leaves(
-    server: ServerUnderTest, stream: Made
-) -> None:
+async def test_oversized_row_is_not_sent(server: ServerUnderTest, stream: Made) -> None:
     def work() -> None:
         with BlockingPublisher(Publisher(dialling(server.url))) as publisher:
             large = column(["x" * (publisher.payload_bytes_max + 1)])
@@ -157,7 +155,7 @@ def cut_at_answers(number: int, data: bytes) -> bytes | None:
     return None if number <= CUTS and b'"seq":' in data else data
 
 
-async def test_what_a_lost_connection_left_unanswered_is_stored_once_by_its_id(
+async def test_unconfirmed_rows_of_a_lost_connection_are_stored_once(
     server: ServerUnderTest, stream: Made, jetstream: JetStreamContext
 ) -> None:
     rows = [f"{row}" for row in range(500)]
@@ -176,7 +174,7 @@ async def test_what_a_lost_connection_left_unanswered_is_stored_once_by_its_id(
     assert await stored(jetstream, stream.name) == [row.encode() for row in rows]
 
 
-async def test_a_connection_that_answers_nothing_is_given_up_and_all_is_sent_again(
+async def test_silent_connection_is_replaced_and_all_is_sent_again(
     server: ServerUnderTest, stream: Made, jetstream: JetStreamContext
 ) -> None:
     def swallow(number: int, data: bytes) -> bytes | None:
@@ -195,7 +193,7 @@ async def test_a_connection_that_answers_nothing_is_given_up_and_all_is_sent_aga
     assert await stored(jetstream, stream.name) == [b"a", b"b"]
 
 
-async def test_silence_over_every_connection_ends_in_an_error(
+async def test_silence_on_every_connection_is_an_error(
     server: ServerUnderTest, stream: Made
 ) -> None:
     def swallow(number: int, data: bytes) -> bytes | None:
@@ -211,7 +209,7 @@ async def test_silence_over_every_connection_ends_in_an_error(
         await publisher.close()
 
 
-async def test_a_server_that_comes_back_gets_the_rest(start: Starter) -> None:
+async def test_restarted_server_receives_the_remaining_rows(start: Starter) -> None:
     server = start("", *STORE_FLAGS)
     client = await nats.connect(server.url)
     await client.jetstream().add_stream(name="EV", subjects=["ev.>"])
@@ -249,7 +247,7 @@ authorization { users = [
 """
 
 
-async def test_a_missing_permission_is_told_and_not_waited_for(start: Starter) -> None:
+async def test_missing_permission_is_reported_without_retry(start: Starter) -> None:
     server = start(USERS)
     url = server.url.replace("//", "//few:p@")
 
@@ -262,7 +260,7 @@ async def test_a_missing_permission_is_told_and_not_waited_for(start: Starter) -
     await in_thread(work)
 
 
-async def test_wrong_credentials_are_not_tried_again(start: Starter) -> None:
+async def test_wrong_credentials_are_not_retried(start: Starter) -> None:
     url = start(USERS).url.replace("//", "//few:wrong@")
 
     def work() -> None:

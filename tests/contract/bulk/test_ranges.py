@@ -51,7 +51,7 @@ async def test_the_bulk_reader_reads_what_nats_py_reads(
     assert bare == await read_by_nats_py(jetstream, stream, 40)
 
 
-async def test_times_are_the_servers(
+async def test_timestamps_are_those_of_the_server(
     stream: Made, jetstream: JetStreamContext, reader: BulkReader
 ) -> None:
     await fill(stream, 3)
@@ -98,7 +98,7 @@ async def test_filters_choose_subjects(stream: Made, reader: BulkReader) -> None
         assert [row[1] for row in rows] == seqs
 
 
-async def test_a_filtered_range_ends_though_nothing_matches_near_its_end(
+async def test_filtered_range_ends_without_a_match_near_its_end(
     stream: Made, reader: BulkReader
 ) -> None:
     await stream.publish("wanted", b"1")
@@ -108,7 +108,7 @@ async def test_a_filtered_range_ends_though_nothing_matches_near_its_end(
     assert [row[1] for row in rows] == [1]
 
 
-async def test_deleted_records_are_not_missed(
+async def test_deleted_records_are_skipped(
     stream: Made, jetstream: JetStreamContext, reader: BulkReader
 ) -> None:
     await fill(stream, 6)
@@ -118,7 +118,7 @@ async def test_deleted_records_are_not_missed(
     assert [row[1] for row in rows] == [1, 2, 4, 5]
 
 
-async def test_a_start_that_is_gone_is_an_error_unless_skipped(
+async def test_removed_start_is_an_error_unless_skipping_is_allowed(
     stream: Made, jetstream: JetStreamContext, reader: BulkReader
 ) -> None:
     await fill(stream, 6)
@@ -131,24 +131,20 @@ async def test_a_start_that_is_gone_is_an_error_unless_skipped(
     assert [row[1] for row in skipped] == [row[1] for row in whole] == [4, 5, 6]
 
 
-async def test_the_newest_of_each_subject_ascend_by_sequence(
-    stream: Made, reader: BulkReader
-) -> None:
+async def test_last_per_subject_is_ordered_by_sequence(stream: Made, reader: BulkReader) -> None:
     await fill(stream, 10)
     rows = await rows_of(reader.newest(stream.name))
     assert [(row[1], row[4]) for row in rows] == [(8, b"7"), (9, b"8"), (10, b"9")]
 
 
-async def test_headers_alone_come_with_the_size_of_the_payload(
-    stream: Made, reader: BulkReader
-) -> None:
+async def test_headers_only_carries_the_payload_size(stream: Made, reader: BulkReader) -> None:
     await stream.publish("a", b"12345")
     rows = await rows_of(reader.newest(stream.name, headers_only=True))
     assert rows[0][4] == b""
     assert b"Nats-Msg-Size: 5" in rows[0][3]
 
 
-async def test_more_than_a_flow_control_window_comes_whole(
+async def test_range_larger_than_a_flow_control_window_is_complete(
     stream: Made, reader: BulkReader
 ) -> None:
     payload = bytes(200_000)
@@ -158,7 +154,7 @@ async def test_more_than_a_flow_control_window_comes_whole(
     assert [row[4][:3] for row in rows] == [b"%03d" % number for number in range(40)]
 
 
-async def test_the_consumer_is_taken_back(
+async def test_consumer_is_deleted_after_reading(
     stream: Made, jetstream: JetStreamContext, reader: BulkReader
 ) -> None:
     await fill(stream, 3)
@@ -170,18 +166,18 @@ async def test_the_consumer_is_taken_back(
     assert await jetstream.consumers_info(stream.name) == []
 
 
-async def test_a_stream_that_is_not_there_is_refused_by_code(reader: BulkReader) -> None:
+async def test_missing_stream_is_refused_by_code(reader: BulkReader) -> None:
     with pytest.raises(Refused) as refusal:
         await rows_of(reader.range("NOSUCH"))
     assert refusal.value.err_code == 10059
 
 
-async def test_a_server_that_is_not_there_is_named() -> None:
+async def test_unreachable_server_is_named() -> None:
     with pytest.raises(ConnectFailed, match=r"127\.0\.0\.1:1\b"):
         await rows_of(BulkReader.to("nats://u:secret@127.0.0.1:1").range("S"))
 
 
-async def test_without_an_event_loop_the_same_comes(
+async def test_blocking_reader_reads_the_same(
     stream: Made, server: ServerUnderTest, reader: BulkReader
 ) -> None:
     import asyncio

@@ -71,7 +71,7 @@ async def read_in_parts(reader: BulkReader, stream: str, parts: int, **more: obj
 
 
 @pytest.mark.parametrize("parts", [1, 50, 200])
-async def test_a_server_sends_no_more_than_the_ranges_hold(
+async def test_server_sends_no_more_than_the_ranges_hold(
     server: ServerUnderTest, client: Client, jetstream: JetStreamContext, stream: Made, parts: int
 ) -> None:
     await fill(client, stream, COUNT, bytes(40))
@@ -88,7 +88,7 @@ async def test_a_server_sends_no_more_than_the_ranges_hold(
         assert wire.deliveries <= MESSAGES_PER_ROW_MAX * len(rows)
 
 
-async def test_gaps_do_not_make_a_server_send_more(
+async def test_gaps_cause_no_extra_traffic(
     server: ServerUnderTest, client: Client, jetstream: JetStreamContext, stream: Made
 ) -> None:
     await fill(client, stream, COUNT, bytes(40))
@@ -102,7 +102,7 @@ async def test_gaps_do_not_make_a_server_send_more(
     assert wire.deliveries <= MESSAGES_PER_ROW_MAX * len(rows)
 
 
-async def test_headers_only_leaves_the_payloads_where_they_are(
+async def test_headers_only_transfers_no_payload(
     server: ServerUnderTest, client: Client, stream: Made
 ) -> None:
     await fill(client, stream, 500, bytes(8192))
@@ -113,7 +113,7 @@ async def test_headers_only_leaves_the_payloads_where_they_are(
     assert wire.byte_count < 0.05 * 500 * 8192
 
 
-async def test_messages_of_very_different_sizes_come_whole(
+async def test_messages_of_very_different_sizes_arrive(
     client: Client, stream: Made, reader: BulkReader
 ) -> None:
     """The mean size says that thousands fit into a request, and then each is large."""

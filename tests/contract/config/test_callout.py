@@ -40,7 +40,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("callout", "why"), REFUSED.items(), ids=list(REFUSED.values()))
-def test_a_callout_that_cannot_be_is_refused(start: Starter, callout: str, why: str) -> None:
+def test_invalid_callout_is_refused(start: Starter, callout: str, why: str) -> None:
     with pytest.raises(ServerStartError) as caught:
         start(
             "accounts { A { users: [{user: a, password: b}] } }\n"

@@ -313,7 +313,7 @@ def test_refused_file_is_refused_in_the_same_words(text: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("text", NOT_YET)
-def test_what_ours_lacks_is_refused_by_name(text: str, tmp_path: Path) -> None:
+def test_unsupported_settings_are_refused_by_name(text: str, tmp_path: Path) -> None:
     (tmp_path / "x.conf").write_text(text)
     code, message = reference(["-t", "-c", str(tmp_path / "x.conf")], tmp_path)
     assert code == 0, message
@@ -424,7 +424,7 @@ FRAMES = [
 ]
 
 
-def test_random_texts_are_read_alike(tmp_path: Path) -> None:
+def test_random_configurations_are_read_as_by_the_reference(tmp_path: Path) -> None:
     random = Random(20)
     argv = ["-t", "-c", str(tmp_path / "x.conf")]
     for _ in range(200):

@@ -43,15 +43,13 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("config", "why"), REFUSED.items(), ids=list(REFUSED.values()))
-def test_operators_that_cannot_be_are_refused(start: Starter, config: str, why: str) -> None:
+def test_invalid_operators_are_refused(start: Starter, config: str, why: str) -> None:
     with pytest.raises(ServerStartError) as caught:
         start(config)
     assert why in str(caught.value)
 
 
-def test_an_operator_may_be_in_a_file(
-    start: Starter, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_operator_may_be_a_file(start: Starter, tmp_path_factory: pytest.TempPathFactory) -> None:
     file = tmp_path_factory.mktemp("operator") / "o.jwt"
     token = OPERATOR.claim(OPERATOR, "operator")
     file.write_text(

@@ -95,7 +95,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("text", ACCEPTED)
-def test_what_accounts_may_share_is_taken(text: str, tmp_path: Path) -> None:
+def test_valid_exports_and_imports_are_accepted(text: str, tmp_path: Path) -> None:
     file = tmp_path / "x.conf"
     file.write_text(text)
     code, message = reference(["-t", "-c", str(file)], tmp_path)
@@ -104,7 +104,7 @@ def test_what_accounts_may_share_is_taken(text: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_what_cannot_be_shared_is_refused(text: str, tmp_path: Path) -> None:
+def test_invalid_exports_and_imports_are_refused(text: str, tmp_path: Path) -> None:
     file = tmp_path / "x.conf"
     file.write_text(text)
     code, message = reference(["-t", "-c", str(file)], tmp_path)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from penstock.store.io.disk import Disk
 
 
-def test_what_was_written_is_read_back(disk: Disk) -> None:
+def test_written_bytes_are_read_back(disk: Disk) -> None:
     file = disk.create("a")
     disk.pwrite(file, b"hello", 0)
     disk.pwrite(file, bytearray(b"J"), 0)
@@ -32,7 +32,7 @@ def test_a_read_stops_where_the_file_ends(disk: Disk) -> None:
     assert disk.pread(file, 0, 0) == b""
 
 
-def test_a_read_of_an_absurd_length_gives_what_there_is(disk: Disk) -> None:
+def test_read_of_an_absurd_length_returns_the_whole_file(disk: Disk) -> None:
     file = disk.create("a")
     disk.pwrite(file, b"abc", 0)
     assert disk.pread(file, 1 << 50, 0) == b"abc"
@@ -40,7 +40,7 @@ def test_a_read_of_an_absurd_length_gives_what_there_is(disk: Disk) -> None:
 
 
 @pytest.mark.parametrize("size", [4095, 4096, 4097, 3 * 1024 * 1024 + 1])
-def test_writes_of_any_size_cross_pages_unharmed(disk: Disk, size: int) -> None:
+def test_writes_of_any_size_may_cross_pages(disk: Disk, size: int) -> None:
     data = bytes(i * 7 % 251 for i in range(1000)) * (size // 1000 + 1)
     file = disk.create("a")
     disk.pwrite(file, data[:size], 123)
@@ -60,7 +60,7 @@ def test_a_hole_reads_as_zeros(disk: Disk) -> None:
     assert disk.pread(file, 10_001, 0) == bytes(10_000) + b"x"
 
 
-def test_cut_bytes_do_not_come_back_when_the_file_grows_again(disk: Disk) -> None:
+def test_truncated_bytes_do_not_return_when_the_file_grows(disk: Disk) -> None:
     file = disk.create("a")
     disk.pwrite(file, b"x" * 10_000, 0)
     disk.truncate(file, 5000)
@@ -68,7 +68,7 @@ def test_cut_bytes_do_not_come_back_when_the_file_grows_again(disk: Disk) -> Non
     assert disk.pread(file, 20_000, 0) == b"x" * 5000 + bytes(4000)
 
 
-def test_preallocation_fills_with_zeros_and_keeps_what_is_there(disk: Disk) -> None:
+def test_preallocation_fills_with_zeros_and_keeps_contents(disk: Disk) -> None:
     file = disk.create("a")
     disk.pwrite(file, b"abc", 0)
     disk.preallocate(file, 700_000)
@@ -95,7 +95,7 @@ def test_create_refuses_a_name_that_is_taken(disk: Disk) -> None:
     assert caught.value.errno == errno.EEXIST
 
 
-def test_open_finds_no_missing_file_unless_it_may_make_it(disk: Disk) -> None:
+def test_open_fails_on_a_missing_file_unless_it_may_create_it(disk: Disk) -> None:
     with pytest.raises(NotFound):
         disk.open("a")
     file = disk.open("a", create=True)
@@ -103,7 +103,7 @@ def test_open_finds_no_missing_file_unless_it_may_make_it(disk: Disk) -> None:
     assert disk.size(disk.open("a", create=True)) == 3
 
 
-def test_a_file_opened_for_reading_takes_no_writes(disk: Disk) -> None:
+def test_file_opened_for_reading_refuses_writes(disk: Disk) -> None:
     disk.create("a")
     file = disk.open("a", writable=False)
     with pytest.raises(StoreError) as caught:
@@ -115,7 +115,7 @@ def test_a_file_opened_for_reading_takes_no_writes(disk: Disk) -> None:
     disk.fdatasync(file)
 
 
-def test_a_closed_file_answers_every_call_with_an_error(disk: Disk) -> None:
+def test_closed_file_raises_on_every_call(disk: Disk) -> None:
     file = disk.create("a")
     disk.close_file(file)
     calls = [
@@ -134,7 +134,7 @@ def test_a_closed_file_answers_every_call_with_an_error(disk: Disk) -> None:
     disk.fdatasync(disk.open("a"))
 
 
-def test_negative_places_are_refused(disk: Disk) -> None:
+def test_negative_offsets_are_refused(disk: Disk) -> None:
     file = disk.create("a")
     calls = [
         lambda: disk.pread(file, 1, -1),
@@ -148,7 +148,7 @@ def test_negative_places_are_refused(disk: Disk) -> None:
         assert caught.value.errno == errno.EINVAL
 
 
-def test_a_small_file_is_read_whole_within_its_bound_and_not_beyond(disk: Disk) -> None:
+def test_small_file_is_read_whole_up_to_its_bound(disk: Disk) -> None:
     file = disk.create("a")
     disk.pwrite(file, b"abc", 0)
     assert disk.read_small("a", 3) == b"abc"
@@ -159,7 +159,7 @@ def test_a_small_file_is_read_whole_within_its_bound_and_not_beyond(disk: Disk) 
         disk.read_small("b", 2)
 
 
-def test_an_open_file_survives_its_name(disk: Disk) -> None:
+def test_open_file_stays_readable_after_unlink(disk: Disk) -> None:
     file = disk.create("a")
     disk.pwrite(file, b"abc", 0)
     disk.unlink("a")
@@ -167,7 +167,7 @@ def test_an_open_file_survives_its_name(disk: Disk) -> None:
     disk.fdatasync(file)
 
 
-def test_errors_name_the_call_and_the_place(disk: Disk) -> None:
+def test_errors_name_the_call_and_the_path(disk: Disk) -> None:
     with pytest.raises(NotFound) as caught:
         disk.open("gone")
     error = caught.value

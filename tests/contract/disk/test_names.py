@@ -24,7 +24,7 @@ def refusal(call: Callable[[], object]) -> int:
 
 
 @pytest.mark.parametrize("name", BAD_NAMES)
-def test_only_plain_names_are_taken(disk: Disk, name: str) -> None:
+def test_only_plain_names_are_accepted(disk: Disk, name: str) -> None:
     disk.create("a")
     calls = [
         lambda: disk.open(name, create=True),
@@ -51,7 +51,7 @@ def test_odd_but_plain_names_work(disk: Disk) -> None:
     assert disk.files() == names
 
 
-def test_lists_are_sorted_and_tell_files_from_directories(disk: Disk) -> None:
+def test_lists_are_sorted_and_distinguish_files_from_directories(disk: Disk) -> None:
     for name in ("2.blk", "10.blk", "1.blk"):
         disk.create(name)
     disk.mkdir("obs")
@@ -106,7 +106,7 @@ def test_unlink_and_rmdir_remove_their_own_kind_only(disk: Disk) -> None:
     assert (disk.files(), disk.directories()) == ([], [])
 
 
-def test_a_directory_is_a_disk_of_its_own(disk: Disk) -> None:
+def test_subdirectory_is_a_disk(disk: Disk) -> None:
     disk.mkdir("a")
     below = disk.subdir("a")
     file = below.create("x")
@@ -143,7 +143,7 @@ def test_one_owner_at_a_time_holds_a_directory(disk: Disk) -> None:
     other.close()
 
 
-def test_a_closed_disk_answers_every_call_with_an_error(disk: Disk) -> None:
+def test_closed_disk_raises_on_every_call(disk: Disk) -> None:
     disk.mkdir("a")
     below = disk.subdir("a")
     file = below.create("x")
@@ -169,5 +169,5 @@ def test_a_closed_disk_answers_every_call_with_an_error(disk: Disk) -> None:
     disk.subdir("a").sync_dir()
 
 
-def test_there_is_some_space_left(disk: Disk) -> None:
+def test_free_space_is_positive(disk: Disk) -> None:
     assert disk.free_bytes() > 0

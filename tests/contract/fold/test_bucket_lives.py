@@ -24,7 +24,7 @@ FIRST_SEED = int(os.environ.get("PENSTOCK_FIRST_SEED", "1"))
 # A client whose server was killed while it dials may leave a socket to the collector.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + LIVES))
-async def test_a_fold_is_its_bucket_or_says_why_not(
+async def test_fold_equals_its_bucket_or_reports_why_not(
     start: Starter, tmp_path: Path, seed: int
 ) -> None:
     await Life(start("", "-js", "-sd", "store"), tmp_path, seed).run()

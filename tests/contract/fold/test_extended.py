@@ -95,7 +95,7 @@ async def test_copies_in_different_stores_agree_with_each_other_and_with_the_buc
         assert await other.run(digests[1].verify, other.store)
 
 
-async def test_what_a_live_fold_notes_is_what_the_bucket_was_then(
+async def test_notes_of_a_live_fold_match_the_bucket_at_that_time(
     bucket: NatsBucket, tmp_path: Path
 ) -> None:
     digest = FoldDigest()
@@ -111,9 +111,7 @@ async def test_what_a_live_fold_notes_is_what_the_bucket_was_then(
     assert digest.report().checkpoints == {1_000: as_hex(total)}
 
 
-async def test_a_fold_that_was_tampered_with_is_found_out(
-    bucket: NatsBucket, tmp_path: Path
-) -> None:
+async def test_tampered_fold_is_detected(bucket: NatsBucket, tmp_path: Path) -> None:
     last = await fill(bucket, 10)
     async with Fold.open(bucket, tmp_path / "fold.db", batch=QUICK) as fold:
         await ready(fold)
@@ -129,7 +127,7 @@ async def test_a_fold_that_was_tampered_with_is_found_out(
         assert (verdict.agree, verdict.differing, verdict.extra) == (False, ("k3", "k4"), 1)
 
 
-async def test_a_table_counts_every_change_once_over_restarts_and_a_bucket_made_anew(
+async def test_table_counts_every_change_once_over_restarts_and_recreation(
     bucket: NatsBucket, jetstream: JetStreamContext, tmp_path: Path
 ) -> None:
     path = tmp_path / "fold.db"
@@ -164,7 +162,7 @@ async def test_an_index_and_a_quarantine_follow_the_bucket(
         assert [one.key for one in bad.listed(fold.store)] == ["k3"]
 
 
-async def test_a_fleet_shows_who_differs_who_lags_and_who_cannot_read(
+async def test_fleet_shows_members_that_differ_lag_or_cannot_read(
     bucket: NatsBucket, make: Maker, tmp_path: Path
 ) -> None:
     status = await make()
@@ -208,14 +206,14 @@ def _pass(store: SnapshotStore) -> None:
     store.apply([], WatchCursor.of(store.cursor.rank + 1))
 
 
-async def test_a_status_that_is_none_is_passed_over(make: Maker) -> None:
+async def test_invalid_status_is_ignored(make: Maker) -> None:
     status = await make()
     await status.writer().put("b.node", b"{")
     await status.writer().put("b.other", json.dumps({"node": 7}).encode())
     assert (await fleet(status.reader())).nodes == ()
 
 
-async def test_what_a_fold_does_is_measured(bucket: NatsBucket, tmp_path: Path) -> None:
+async def test_metrics_follow_the_fold(bucket: NatsBucket, tmp_path: Path) -> None:
     registry = CollectorRegistry()
     metrics = FoldMetrics(registry)
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("name", KINDS)
-async def test_a_fold_becomes_what_the_bucket_is_and_stays_so(
+async def test_fold_equals_the_bucket_and_follows_it(
     name: str, bucket: NatsBucket, tmp_path: Path
 ) -> None:
     kind = KINDS[name]
@@ -55,9 +55,7 @@ async def test_a_fold_becomes_what_the_bucket_is_and_stays_so(
 
 
 @pytest.mark.parametrize("name", DURABLE)
-async def test_a_fold_goes_on_behind_its_cursor(
-    name: str, bucket: NatsBucket, tmp_path: Path
-) -> None:
+async def test_fold_resumes_after_its_cursor(name: str, bucket: NatsBucket, tmp_path: Path) -> None:
     kind = DURABLE[name]
     await fill(bucket, 5)
     for first in (6, 11):
@@ -77,7 +75,9 @@ async def test_a_fold_goes_on_behind_its_cursor(
             assert fold.status().repairs == 0
 
 
-async def test_more_keys_than_any_page_or_window_holds(bucket: NatsBucket, tmp_path: Path) -> None:
+async def test_more_keys_than_a_page_or_window_are_folded(
+    bucket: NatsBucket, tmp_path: Path
+) -> None:
     await asyncio.gather(*(fill(bucket, 300, first) for first in range(1, 2400, 300)))
     async with Fold.open(bucket, tmp_path / "fold", batch=QUICK) as fold:
         await ready(fold)
@@ -85,9 +85,7 @@ async def test_more_keys_than_any_page_or_window_holds(bucket: NatsBucket, tmp_p
         assert contents(fold.store) == await live(bucket)
 
 
-async def test_a_fold_of_some_prefixes_has_those_and_no_others(
-    bucket: NatsBucket, tmp_path: Path
-) -> None:
+async def test_fold_holds_only_its_prefixes(bucket: NatsBucket, tmp_path: Path) -> None:
     for prefix in ("a.", "b.", "b.c.", "d."):
         await fill(bucket, 3, prefix=prefix)
     async with Fold.open(bucket, tmp_path / "fold", scope=["a.", "b.", "b.c."]) as fold:
@@ -104,9 +102,7 @@ async def test_a_fold_of_some_prefixes_has_those_and_no_others(
             await ready(fold)
 
 
-async def test_a_fold_of_one_bucket_is_not_taken_for_that_of_another(
-    make: Maker, tmp_path: Path
-) -> None:
+async def test_fold_of_another_bucket_is_refused(make: Maker, tmp_path: Path) -> None:
     one, other = await make(), await make()
     await fill(one, 3)
     async with Fold.open(one, tmp_path / "fold") as fold:
@@ -128,7 +124,7 @@ async def test_an_empty_bucket_is_ready_at_once(bucket: NatsBucket, tmp_path: Pa
         assert fold.count() == 1
 
 
-async def test_what_was_received_is_in_an_export(bucket: NatsBucket, tmp_path: Path) -> None:
+async def test_export_contains_everything_received(bucket: NatsBucket, tmp_path: Path) -> None:
     await fill(bucket, 4)
     async with Fold.open(bucket, tmp_path / "fold", batch=QUICK) as fold:
         await ready(fold)
@@ -141,7 +137,7 @@ async def test_what_was_received_is_in_an_export(bucket: NatsBucket, tmp_path: P
         await fold.export_to(tmp_path / "another")
 
 
-async def test_the_application_is_given_what_it_parses_before_the_cursor_moves(
+async def test_application_parses_before_the_cursor_moves(
     bucket: NatsBucket, tmp_path: Path
 ) -> None:
     await fill(bucket, 4)
@@ -167,7 +163,7 @@ async def test_the_application_is_given_what_it_parses_before_the_cursor_moves(
         assert seen["k9"] == 9
 
 
-async def test_a_server_that_is_away_at_first_is_waited_for_and_the_fold_answers_meanwhile(
+async def test_fold_waits_for_an_unreachable_server_and_serves_meanwhile(
     make: Maker, server: ServerUnderTest, tmp_path: Path
 ) -> None:
     bucket = await make()
@@ -181,7 +177,7 @@ async def test_a_server_that_is_away_at_first_is_waited_for_and_the_fold_answers
         await fold.export_to(tmp_path / "artifact")
 
 
-async def test_a_bucket_deleted_and_made_anew_leaves_a_fold_stale_and_then_right(
+async def test_recreated_bucket_makes_a_fold_stale_then_correct(
     make: Maker, connection: object, tmp_path: Path
 ) -> None:
     bucket = await make(BucketConfig(history=2))

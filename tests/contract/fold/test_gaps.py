@@ -91,7 +91,7 @@ async def first_seq(bucket: NatsBucket) -> int:
 # -- the listing is the truth
 
 
-async def test_keys_deleted_in_the_gap_are_gone_and_others_as_they_are_now(
+async def test_gap_repair_removes_deleted_keys_and_updates_the_rest(
     bucket: NatsBucket, jetstream: JetStreamContext, tmp_path: Path
 ) -> None:
     await fill(bucket, 9)
@@ -112,7 +112,7 @@ async def test_keys_deleted_in_the_gap_are_gone_and_others_as_they_are_now(
         assert fold.status().repairs == 0
 
 
-async def test_overwriting_alone_also_moves_the_head_and_costs_nothing_where_losses_are_told(
+async def test_overwrites_alone_need_no_repair_where_losses_are_reported(
     bucket: NatsBucket, implementation: Implementation, tmp_path: Path
 ) -> None:
     await fill(bucket, 10)
@@ -127,7 +127,7 @@ async def test_overwriting_alone_also_moves_the_head_and_costs_nothing_where_los
         assert fold.status().repairs == (0 if implementation is OURS else 1)
 
 
-async def test_a_delete_lost_in_the_middle_is_noticed(
+async def test_lost_delete_in_the_middle_is_detected(
     bucket: NatsBucket, jetstream: JetStreamContext, tmp_path: Path
 ) -> None:
     """The head of the log does not move: losses that are counted tell, or a remembered record."""
@@ -157,7 +157,7 @@ async def test_a_purged_bucket_empties_the_fold(
 
 
 @pytest.mark.parametrize("written", [0, 3])
-async def test_a_bucket_purged_up_to_the_cursor_has_too_few_records(
+async def test_purge_up_to_the_cursor_is_detected_by_the_record_count(
     written: int, bucket: NatsBucket, jetstream: JetStreamContext, tmp_path: Path
 ) -> None:
     """The log begins in time, and what it lost was known: only the number tells."""
@@ -171,7 +171,7 @@ async def test_a_bucket_purged_up_to_the_cursor_has_too_few_records(
         assert (fold.count(), fold.status().repairs) == (written, 1)
 
 
-async def test_a_fold_without_repair_keeps_what_was_deleted(
+async def test_fold_without_repair_keeps_deleted_keys(
     bucket: NatsBucket, jetstream: JetStreamContext, tmp_path: Path
 ) -> None:
     await fill(bucket, 5)
@@ -188,7 +188,7 @@ async def test_a_fold_without_repair_keeps_what_was_deleted(
 
 
 @pytest.mark.parametrize("written", [0, 2, 9])
-async def test_a_bucket_made_anew_replaces_the_fold(
+async def test_recreated_bucket_replaces_the_fold(
     written: int, bucket: NatsBucket, jetstream: JetStreamContext, tmp_path: Path
 ) -> None:
     """Whether the new one is behind the cursor or beyond it."""
@@ -208,7 +208,7 @@ async def test_a_bucket_made_anew_replaces_the_fold(
         await assert_same(fold, bucket)
 
 
-async def test_a_bucket_made_anew_under_a_live_fold_replaces_it(
+async def test_bucket_recreated_under_a_live_fold_replaces_it(
     bucket: NatsBucket, jetstream: JetStreamContext, tmp_path: Path
 ) -> None:
     await fill(bucket, 5)
@@ -220,7 +220,7 @@ async def test_a_bucket_made_anew_under_a_live_fold_replaces_it(
         await assert_same(fold, bucket)
 
 
-async def test_a_bucket_set_back_to_an_older_state_sets_the_fold_back(
+async def test_bucket_restored_to_an_older_state_resets_the_fold(
     bucket: NatsBucket, server: ServerUnderTest, tmp_path: Path
 ) -> None:
     client = await nats.connect(server.url)
@@ -239,7 +239,7 @@ async def test_a_bucket_set_back_to_an_older_state_sets_the_fold_back(
         await client.close()
 
 
-async def test_a_bucket_set_back_and_written_beyond_the_cursor_is_known_where_it_is_told(
+async def test_restored_bucket_written_beyond_the_cursor_is_detected_where_reported(
     bucket: NatsBucket, server: ServerUnderTest, implementation: Implementation, tmp_path: Path
 ) -> None:
     if implementation is not OURS:
@@ -264,9 +264,7 @@ async def test_a_bucket_set_back_and_written_beyond_the_cursor_is_known_where_it
 # -- buckets that drop values on their own
 
 
-async def test_values_that_aged_out_stay_until_somebody_says_otherwise(
-    make: Maker, tmp_path: Path
-) -> None:
+async def test_aged_out_values_stay_unless_configured(make: Maker, tmp_path: Path) -> None:
     bucket = await make(BucketConfig(max_age=0.5))
     await fill(bucket, 3)
     async with following(bucket, tmp_path / "fold"):
@@ -285,7 +283,7 @@ async def test_values_that_aged_out_stay_until_somebody_says_otherwise(
 
 
 @pytest.mark.parametrize("repair", [Repair.relist(), Repair.auto()])
-async def test_what_a_full_bucket_dropped_is_not_deleted_on_suspicion(
+async def test_values_dropped_by_a_full_bucket_are_not_deleted(
     repair: Repair, make: Maker, tmp_path: Path
 ) -> None:
     bucket = await overrun(make, tmp_path / "fold")
@@ -295,9 +293,7 @@ async def test_what_a_full_bucket_dropped_is_not_deleted_on_suspicion(
         assert fold.cursor.rank == 6
 
 
-async def test_a_full_bucket_is_mirrored_or_read_anew_if_that_is_wanted(
-    make: Maker, tmp_path: Path
-) -> None:
+async def test_full_bucket_is_mirrored_or_reread_if_configured(make: Maker, tmp_path: Path) -> None:
     bucket = await make(SMALL)
     await overfill(bucket, 4)
     for name in ("kept", "mirrored"):
@@ -311,7 +307,7 @@ async def test_a_full_bucket_is_mirrored_or_read_anew_if_that_is_wanted(
         await assert_same(fold, bucket)
 
 
-async def test_a_bucket_seen_dropping_values_is_never_trusted_again(
+async def test_bucket_that_dropped_values_stays_stale(
     make: Maker, jetstream: JetStreamContext, tmp_path: Path
 ) -> None:
     """Its limit is lifted before the fold comes back: what it dropped is still not there."""
@@ -346,9 +342,7 @@ async def test_an_artifact_fills_the_gap_of_a_bucket_that_drops_values(
         assert await keys(behind) == expected | {"k19", "k20", "k21"}
 
 
-async def test_an_artifact_the_bucket_has_left_behind_is_refused(
-    make: Maker, tmp_path: Path
-) -> None:
+async def test_artifact_older_than_the_bucket_is_refused(make: Maker, tmp_path: Path) -> None:
     bucket = await make(SMALL)
     await overfill(bucket, 4)
     async with following(bucket, tmp_path / "behind"):
@@ -397,7 +391,7 @@ async def test_a_limit_marker_removes_the_key(make: Maker, tmp_path: Path) -> No
 # -- while it is live
 
 
-async def test_bookmarks_move_the_cursor_of_a_fold_whose_keys_rest(
+async def test_bookmarks_move_the_cursor_when_keys_do_not_change(
     make: Maker, server: ServerUnderTest, tmp_path: Path
 ) -> None:
     bucket = await make()
@@ -426,7 +420,7 @@ async def test_bookmarks_move_the_cursor_of_a_fold_whose_keys_rest(
         assert fold.cursor.rank >= revision
 
 
-async def test_a_restart_of_the_server_is_lived_through(start: Starter, tmp_path: Path) -> None:
+async def test_fold_survives_a_server_restart(start: Starter, tmp_path: Path) -> None:
     server = start("", "-js", "-sd", "store")
     async with NatsConnection(NatsConfig.of(server.url)) as connection:
         bucket = await connection.bucket("b", BucketConfig())

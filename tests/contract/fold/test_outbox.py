@@ -54,7 +54,7 @@ async def messages(bucket: NatsBucket) -> int:
     return (await watcher.log_info()).last_seq
 
 
-async def test_the_three_outcomes(make: Maker, tmp_path: Path) -> None:
+async def test_outcomes_are_applied_superseded_and_rejected(make: Maker, tmp_path: Path) -> None:
     bucket = await make(BucketConfig(max_value_size=1_000))
     async with folding(bucket, tmp_path) as fold:
         outbox = fold.outbox
@@ -79,7 +79,7 @@ async def test_the_three_outcomes(make: Maker, tmp_path: Path) -> None:
         assert await outbox.waiting() == []
 
 
-async def test_writes_wait_on_disk_until_the_server_is_reached(
+async def test_writes_wait_on_disk_until_the_server_is_reachable(
     make: Maker, server: ServerUnderTest, tmp_path: Path
 ) -> None:
     bucket = await make(HISTORY)
@@ -103,7 +103,7 @@ async def test_writes_wait_on_disk_until_the_server_is_reached(
     assert await messages(bucket) == 4
 
 
-async def test_what_follows_a_write_that_was_not_applied_is_superseded(
+async def test_writes_after_one_that_was_not_applied_are_superseded(
     make: Maker, tmp_path: Path
 ) -> None:
     bucket = await make()
@@ -143,7 +143,7 @@ class Lossy:
 
 
 @pytest.mark.parametrize("is_recognised", [True, False])
-async def test_a_write_whose_answer_was_lost_is_applied_once(
+async def test_write_whose_reply_was_lost_is_applied_once(
     make: Maker, tmp_path: Path, *, is_recognised: bool
 ) -> None:
     """By its message id within the duplicate window, and by that of the newest record after it."""

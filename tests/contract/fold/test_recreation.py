@@ -76,7 +76,7 @@ async def test_a_version_of_the_old_log_is_refused(
                 await fold.wait_for(version)
 
 
-async def test_who_waits_for_the_log_that_is_replaced_gets_an_error(
+async def test_waiting_for_the_replaced_log_raises(
     bucket: NatsBucket, jetstream: JetStreamContext, tmp_path: Path
 ) -> None:
     await fill(bucket, 3)
@@ -93,7 +93,7 @@ async def test_who_waits_for_the_log_that_is_replaced_gets_an_error(
                 await waiting
 
 
-async def test_a_version_without_a_log_is_one_of_the_log_the_fold_follows(
+async def test_version_without_a_log_belongs_to_the_followed_log(
     bucket: NatsBucket, tmp_path: Path
 ) -> None:
     await fill(bucket, 3)

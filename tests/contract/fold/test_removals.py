@@ -67,7 +67,7 @@ async def test_a_purge_followed_by_many_writes_is_noticed(
 
 
 @pytest.mark.parametrize("away", [True, False])
-async def test_a_fold_takes_the_older_value_a_deleted_message_uncovers(
+async def test_deleted_message_reveals_the_older_value_to_the_fold(
     make: Maker, jetstream: JetStreamContext, tmp_path: Path, away: bool
 ) -> None:
     bucket = await make(BucketConfig(history=5, deny_delete=False))
@@ -86,7 +86,7 @@ async def test_a_fold_takes_the_older_value_a_deleted_message_uncovers(
             await same(fold, bucket)
 
 
-async def test_a_value_that_expires_uncovers_the_older_one_or_the_fold_says_so(
+async def test_expired_value_reveals_the_older_one_or_the_fold_is_stale(
     make: Maker, implementation: Implementation, tmp_path: Path
 ) -> None:
     bucket = await make(BucketConfig(history=5, allow_msg_ttl=True))
@@ -101,7 +101,7 @@ async def test_a_value_that_expires_uncovers_the_older_one_or_the_fold_says_so(
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-async def test_a_server_directory_put_back_is_noticed_after_it_grew(
+async def test_restored_server_directory_is_detected_after_it_grew(
     start: Starter, tmp_path: Path, backend: str
 ) -> None:
     server = start("", "-js", "-sd", "store")

@@ -52,7 +52,7 @@ async def test_a_write_outside_the_prefixes_is_refused(make: Maker, tmp_path: Pa
         await Fold.open(await make()).put("a", b"")
 
 
-async def test_a_wait_that_is_too_long_has_the_version(make: Maker, tmp_path: Path) -> None:
+async def test_wait_timeout_carries_the_version(make: Maker, tmp_path: Path) -> None:
     async with Fold.open(await make(), tmp_path / "fold", batch=QUICK) as fold:
         await ready(fold)
         with pytest.raises(WaitTimeout) as late:
@@ -61,7 +61,7 @@ async def test_a_wait_that_is_too_long_has_the_version(make: Maker, tmp_path: Pa
         assert isinstance(late.value, TimeoutError)
 
 
-async def test_reads_ask_the_bucket_until_the_first_copy_is_ready(
+async def test_reads_go_to_the_bucket_until_the_first_copy_is_ready(
     make: Maker, tmp_path: Path
 ) -> None:
     bucket = await make()
@@ -77,7 +77,7 @@ async def test_reads_ask_the_bucket_until_the_first_copy_is_ready(
         assert await fold.read("missing") is None
 
 
-async def test_without_server_and_copy_a_read_is_an_error(tmp_path: Path) -> None:
+async def test_read_without_server_and_copy_raises(tmp_path: Path) -> None:
     fold = Fold.open("nats://127.0.0.1:1/b", tmp_path / "fold", remote_reads=True)
     async with asyncio.timeout(PATIENCE_SECONDS), fold:
         with pytest.raises(BucketError):
@@ -110,14 +110,14 @@ async def test_a_blocking_fold_writes_too(
     await asyncio.to_thread(write)
 
 
-async def test_a_connection_says_whether_its_server_knows_times_to_live(
+async def test_capabilities_report_whether_the_server_supports_ttl(
     connection: NatsConnection,
 ) -> None:
     assert connection.capabilities().ttl
     assert not NatsConnection(NatsConfig.of()).capabilities().ttl
 
 
-async def test_the_crates_names_do_what_ours_do(make: Maker) -> None:
+async def test_names_of_the_crate_are_aliases(make: Maker) -> None:
     bucket = await make()
     writer = bucket.writer()
     version = await writer.put("a.b", b"1")

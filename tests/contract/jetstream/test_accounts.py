@@ -49,7 +49,7 @@ authorization { users [ { user: global, password: pwd } ] }
         ("accounts { A { jetstream: on, users [ { user: a, password: pwd } ] } }", False),
     ],
 )
-def test_the_global_account_has_jetstream_only_where_it_is_alone(
+def test_global_account_has_jetstream_only_if_it_is_the_only_account(
     own_server: Callable[..., ServerUnderTest], accounts: str, is_served: bool
 ) -> None:
     options: Any = {"user": "global", "pass": "pwd"}
@@ -60,13 +60,13 @@ def test_the_global_account_has_jetstream_only_where_it_is_alone(
             assert client.refused("STREAM.CREATE.X", {"name": "X"}) == NOT_ENABLED
 
 
-def test_an_account_without_jetstream_is_told_so(login: Callable[[str], JetStream]) -> None:
+def test_account_without_jetstream_gets_not_enabled(login: Callable[[str], JetStream]) -> None:
     client = login("none")
     for api in ("INFO", "STREAM.NAMES", "STREAM.CREATE.X", "CONSUMER.NAMES.X"):
         assert client.refused(api, {"name": "X"}) == NOT_ENABLED
 
 
-def test_the_system_account_is_told_in_its_own_way(login: Callable[[str], JetStream]) -> None:
+def test_system_account_gets_a_system_response_error(login: Callable[[str], JetStream]) -> None:
     client = login("sys")
     assert client.refused("INFO") == NOT_ENABLED
     answer = client.call("STREAM.NAMES")
@@ -127,7 +127,7 @@ def test_a_stream_must_fit_into_its_account(
     assert client.refused("STREAM.CREATE.S", {"name": "S", **config}) == refusal
 
 
-def test_what_streams_may_hold_is_reserved(login: Callable[[str], JetStream]) -> None:
+def test_limits_of_streams_are_reserved(login: Callable[[str], JetStream]) -> None:
     client = login("limited")
     client.stream("A", max_bytes=5000, storage="memory")
     client.stream("B", max_bytes=15000)
@@ -171,7 +171,7 @@ def test_consumers_are_limited_per_stream(login: Callable[[str], JetStream]) -> 
 
 
 @pytest.mark.parametrize("storage", ["memory", "file"])
-def test_a_full_account_takes_no_more(login: Callable[[str], JetStream], storage: str) -> None:
+def test_full_account_refuses_publishes(login: Callable[[str], JetStream], storage: str) -> None:
     client = login("small")
     stream = client.stream("S", storage=storage)
     for _ in range(2):

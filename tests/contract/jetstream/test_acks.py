@@ -46,7 +46,9 @@ def places(messages: list[Message]) -> list[tuple[int, int, int]]:
 
 
 @pytest.mark.parametrize("payload", [b"", b"+ACK", b"+OK"])
-def test_an_ack_settles_a_message_and_is_answered(consumer: Consumer, payload: bytes) -> None:
+def test_ack_removes_a_message_from_ack_pending_and_gets_a_reply(
+    consumer: Consumer, payload: bytes
+) -> None:
     [message] = consumer.fetch(1)
     answer = consumer.answer(message, payload)
     assert (answer.header, answer.payload, answer.reply) == (b"", b"", "")
@@ -61,7 +63,7 @@ def test_an_ack_needs_no_reply(consumer: Consumer) -> None:
 
 
 @pytest.mark.parametrize("payload", [b"nonsense", b"ACK", b"+ack", b"-ACK", b"+", b"{}"])
-def test_what_is_no_verb_is_answered_and_changes_nothing(
+def test_unknown_ack_verb_gets_a_reply_and_changes_nothing(
     consumer: Consumer, payload: bytes
 ) -> None:
     [message] = consumer.fetch(1)
@@ -69,14 +71,14 @@ def test_what_is_no_verb_is_answered_and_changes_nothing(
     assert consumer.info()["num_ack_pending"] == 1
 
 
-def test_an_old_ack_is_answered_too(consumer: Consumer) -> None:
+def test_repeated_ack_gets_a_reply(consumer: Consumer) -> None:
     [message] = consumer.fetch(1)
     for _ in range(2):
         consumer.answer(message)
     assert consumer.info()["ack_floor"]["stream_seq"] == 1
 
 
-def test_an_ack_counts_by_sequence_whatever_delivery_it_names(hasty: Consumer) -> None:
+def test_ack_applies_to_its_stream_sequence_whatever_the_delivery(hasty: Consumer) -> None:
     first, *_ = hasty.fetch(3)
     again, *_ = hasty.fetch(3)
     assert places([again]) == [(2, 1, 4)]
@@ -84,7 +86,7 @@ def test_an_ack_counts_by_sequence_whatever_delivery_it_names(hasty: Consumer) -
     assert hasty.info()["ack_floor"]["stream_seq"] == 1
 
 
-def test_an_ack_of_what_was_never_delivered_is_not_even_answered(consumer: Consumer) -> None:
+def test_ack_of_an_undelivered_message_gets_no_reply(consumer: Consumer) -> None:
     [message] = consumer.fetch(1)
     tokens = message.reply.split(".")
     tokens[5:7] = ["3", "3"]
@@ -159,7 +161,7 @@ def test_an_ack_subject_of_another_shape_has_no_responders(consumer: Consumer) -
     assert consumer.info()["num_ack_pending"] == 1
 
 
-def test_who_else_listens_for_acks_counts_as_a_responder(stream: Stream) -> None:
+def test_other_ack_subscribers_count_as_responders(stream: Stream) -> None:
     consumer = stream.consumer(ack_policy="none")
     [message] = consumer.fetch(1)
     client = stream.client
@@ -186,7 +188,7 @@ def test_the_floor_follows_the_first_gap(stream: Stream, consumer: Consumer) -> 
         assert (info["consumer_seq"], info["stream_seq"]) == (floor, floor)
 
 
-def test_an_ack_of_all_settles_what_came_before(stream: Stream) -> None:
+def test_ack_all_acks_earlier_messages(stream: Stream) -> None:
     consumer = stream.consumer(ack_policy="all")
     messages = consumer.fetch(3)
     consumer.answer(messages[1])
@@ -196,7 +198,7 @@ def test_an_ack_of_all_settles_what_came_before(stream: Stream) -> None:
     assert consumer.info()["ack_floor"]["stream_seq"] == 2
 
 
-def test_next_settles_and_asks_for_more(consumer: Consumer) -> None:
+def test_next_acks_and_pulls_more(consumer: Consumer) -> None:
     [message] = consumer.fetch(1)
     inbox = consumer.client.subscribe()
     consumer.client.publish(message.reply, b"+NXT", reply=inbox.subject)
@@ -222,7 +224,7 @@ def test_a_terminated_message_is_not_delivered_again(hasty: Consumer, payload: b
 # -- redelivery
 
 
-def test_without_an_ack_a_message_comes_again(hasty: Consumer) -> None:
+def test_unacked_message_is_redelivered(hasty: Consumer) -> None:
     assert places(hasty.fetch(1)) == [(1, 1, 1)]
     inbox = hasty.pull(batch=3, expires=10 * SECOND)
     got = sorted(places(inbox.take(3)), key=lambda place: place[2])
@@ -231,7 +233,7 @@ def test_without_an_ack_a_message_comes_again(hasty: Consumer) -> None:
     assert hasty.info()["num_redelivered"] == 1
 
 
-def test_expired_messages_come_again_in_order(hasty: Consumer) -> None:
+def test_expired_messages_are_redelivered_in_order(hasty: Consumer) -> None:
     hasty.fetch(3)
     assert places(hasty.fetch(3)) == [(2, 1, 4), (2, 2, 5), (2, 3, 6)]
     info = hasty.info()
@@ -245,7 +247,7 @@ def test_redeliveries_come_before_new_messages(stream: Stream, consumer: Consume
     assert places(consumer.fetch(2)) == [(2, 2, 3), (1, 3, 4)]
 
 
-def test_pending_of_a_redelivery_counts_what_is_still_new(hasty: Consumer) -> None:
+def test_num_pending_of_a_redelivery_counts_undelivered_messages(hasty: Consumer) -> None:
     hasty.fetch(1)
     hasty.client.fence()
     [message] = hasty.fetch(1)
@@ -255,7 +257,7 @@ def test_pending_of_a_redelivery_counts_what_is_still_new(hasty: Consumer) -> No
     assert ack_fields(message)[3] == 3 - delivered
 
 
-def test_work_in_progress_keeps_a_message(stream: Stream) -> None:
+def test_in_progress_extends_the_ack_wait(stream: Stream) -> None:
     consumer = stream.consumer(ack_policy="explicit", ack_wait=SECOND // 2)
     first, *_ = consumer.fetch(3)
     inbox = consumer.pull(batch=2, expires=10 * SECOND)
@@ -265,14 +267,14 @@ def test_work_in_progress_keeps_a_message(stream: Stream) -> None:
 
 
 @pytest.mark.parametrize("payload", [b"-NAK", b"-NAK x", b"-NAK {"])
-def test_a_refused_message_comes_again_at_once(consumer: Consumer, payload: bytes) -> None:
+def test_naked_message_is_redelivered_at_once(consumer: Consumer, payload: bytes) -> None:
     [message] = consumer.fetch(1)
     consumer.answer(message, payload)
     assert places(consumer.fetch(1)) == [(2, 1, 2)]
 
 
 @pytest.mark.parametrize("payload", [b'-NAK {"delay":100000000}', b"-NAK 100ms"])
-def test_a_refused_message_may_come_again_later(consumer: Consumer, payload: bytes) -> None:
+def test_nak_delay_postpones_redelivery(consumer: Consumer, payload: bytes) -> None:
     [message] = consumer.fetch(1)
     consumer.answer(message, payload)
     assert places(consumer.fetch(2)) == [(1, 2, 2), (1, 3, 3)]
@@ -280,20 +282,20 @@ def test_a_refused_message_may_come_again_later(consumer: Consumer, payload: byt
 
 
 @pytest.mark.parametrize("delay", [2**62, 2**63 - 1, -(2**63)])
-def test_nak_delays_without_end_are_answered(consumer: Consumer, delay: int) -> None:
+def test_endless_nak_delay_gets_a_reply(consumer: Consumer, delay: int) -> None:
     [message] = consumer.fetch(1)
     consumer.answer(message, b'-NAK {"delay":%d}' % delay)
     assert consumer.info()["num_ack_pending"] == 1
 
 
-def test_only_a_pending_message_can_be_refused(consumer: Consumer) -> None:
+def test_only_an_ack_pending_message_can_be_naked(consumer: Consumer) -> None:
     [message] = consumer.fetch(1)
     consumer.answer(message)
     consumer.answer(message, b"-NAK")
     assert places(consumer.available()) == [(1, 2, 2), (1, 3, 3)]
 
 
-def test_a_backoff_is_followed_and_its_first_step_is_the_wait(stream: Stream) -> None:
+def test_backoff_is_followed_and_its_first_step_replaces_ack_wait(stream: Stream) -> None:
     consumer = stream.consumer(
         ack_policy="explicit", backoff=[SHORT, 2 * SHORT], max_deliver=3, max_ack_pending=1
     )
@@ -303,7 +305,7 @@ def test_a_backoff_is_followed_and_its_first_step_is_the_wait(stream: Stream) ->
     assert counts == [(1, 1), (2, 1), (3, 1), (1, 2)]
 
 
-def test_a_message_is_given_up_after_so_many_deliveries(stream: Stream) -> None:
+def test_max_deliver_ends_redelivery(stream: Stream) -> None:
     consumer = stream.consumer(
         ack_policy="explicit", ack_wait=SHORT, max_deliver=2, filter_subject=stream.subject("a")
     )
@@ -317,7 +319,7 @@ def test_a_message_is_given_up_after_so_many_deliveries(stream: Stream) -> None:
     assert info["ack_floor"]["stream_seq"] == 0
 
 
-def test_redeliveries_are_not_held_back(stream: Stream) -> None:
+def test_max_ack_pending_does_not_delay_redeliveries(stream: Stream) -> None:
     consumer = stream.consumer(ack_policy="explicit", max_ack_pending=2)
     messages = consumer.fetch(2)
     for message in messages:
@@ -325,14 +327,14 @@ def test_redeliveries_are_not_held_back(stream: Stream) -> None:
     assert places(consumer.fetch(2)) == [(2, 1, 3), (2, 2, 4)]
 
 
-def test_a_deleted_message_is_no_longer_pending(stream: Stream, hasty: Consumer) -> None:
+def test_deleted_message_leaves_ack_pending(stream: Stream, hasty: Consumer) -> None:
     hasty.fetch(3)
     stream.remove(2)
     until(lambda: hasty.info()["num_ack_pending"] == 2, "it is settled")
     assert stream_sequences(hasty.fetch(2)) == [1, 3]
 
 
-def test_a_purge_settles_everything(stream: Stream, consumer: Consumer) -> None:
+def test_purge_clears_ack_pending(stream: Stream, consumer: Consumer) -> None:
     consumer.fetch(2)
     stream.purge()
     until(lambda: consumer.info()["num_ack_pending"] == 0, "nothing is pending")
@@ -343,7 +345,9 @@ def test_a_purge_settles_everything(stream: Stream, consumer: Consumer) -> None:
     assert stream_sequences(consumer.available()) == [4]
 
 
-def test_a_partial_purge_settles_what_it_removed(stream: Stream, consumer: Consumer) -> None:
+def test_partial_purge_clears_what_it_removed_from_ack_pending(
+    stream: Stream, consumer: Consumer
+) -> None:
     consumer.fetch(3)
     stream.purge(filter=stream.subject("b"))
     until(lambda: consumer.info()["num_ack_pending"] == 2, "one is settled")
@@ -355,7 +359,7 @@ def test_a_partial_purge_settles_what_it_removed(stream: Stream, consumer: Consu
 @pytest.mark.parametrize(
     ("body", "begin"), [(None, 2), ({}, 2), ({"seq": 1}, 1), ({"seq": 3}, 3), ({"seq": 9}, 9)]
 )
-def test_a_consumer_can_be_set_back(
+def test_consumer_reset_starts_again_at_a_sequence(
     stream: Stream, consumer: Consumer, body: dict[str, int] | None, begin: int
 ) -> None:
     messages = consumer.fetch(3)
@@ -369,19 +373,19 @@ def test_a_consumer_can_be_set_back(
     assert got == [(1, seq, place) for place, seq in enumerate(expected, 1)]
 
 
-def test_a_consumer_is_not_set_back_before_its_start(stream: Stream) -> None:
+def test_consumer_reset_before_its_start_is_refused(stream: Stream) -> None:
     consumer = stream.consumer(deliver_policy="by_start_sequence", opt_start_seq=2)
     refusal = consumer.refused("RESET", {"seq": 1})
     assert refusal[:2] == (400, 10204)
     assert json.dumps(refusal.description) == '"invalid reset: below start seq"'
 
 
-def test_only_some_policies_can_be_set_to_a_sequence(stream: Stream) -> None:
+def test_only_some_deliver_policies_can_be_reset_to_a_sequence(stream: Stream) -> None:
     consumer = stream.consumer(deliver_policy="new")
     assert consumer.refused("RESET", {"seq": 1}).description == "invalid reset: not allowed"
 
 
-def test_nobody_is_set_back_under_an_unknown_name(stream: Stream) -> None:
+def test_reset_of_an_unknown_consumer_is_refused(stream: Stream) -> None:
     inbox = stream.client.subscribe()
     subject = f"{API}CONSUMER.RESET.{stream.name}.nope"
     stream.client.publish(subject, b"", reply=inbox.subject)

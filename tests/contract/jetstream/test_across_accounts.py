@@ -75,7 +75,7 @@ def ask(client: JetStream, api: str, body: object = None) -> Any:
     return client.request(f"shop.api.{api}", body).json
 
 
-def test_the_api_answers_under_another_name(login: Login) -> None:
+def test_api_replies_under_an_imported_subject(login: Login) -> None:
     orders(login)
     guest = login("guest")
     assert ask(guest, "STREAM.NAMES")["streams"] == ["ORDERS"]
@@ -84,7 +84,7 @@ def test_the_api_answers_under_another_name(login: Login) -> None:
 
 
 @pytest.mark.parametrize(("user", "is_shared"), [("guest", False), ("friend", True)])
-def test_who_asks_from_elsewhere_is_audited_as_far_as_it_is_shared(
+def test_audit_names_a_foreign_requester_as_far_as_it_is_shared(
     login: Login, user: str, is_shared: bool
 ) -> None:
     shop = orders(login, 0)
@@ -126,7 +126,7 @@ def test_a_pull_brings_all_messages_of_a_batch_under_their_own_subjects(login: L
     assert ask(guest, "CONSUMER.INFO.ORDERS.D")["num_ack_pending"] == 0
 
 
-def test_a_pull_ends_with_the_interest_of_who_asked(login: Login) -> None:
+def test_pull_ends_when_the_requester_unsubscribes(login: Login) -> None:
     shop = orders(login, 0)
     guest = login("guest")
     config = {"durable_name": "D", "ack_policy": "explicit"}
@@ -153,7 +153,7 @@ def test_a_push_consumer_delivers_to_an_imported_subject(login: Login) -> None:
     assert shop.done("CONSUMER.INFO.ORDERS.P")["push_bound"]
 
 
-def test_a_stream_takes_in_what_is_imported(login: Login) -> None:
+def test_stream_captures_imported_messages(login: Login) -> None:
     branch, shop = login("branch"), login("shop")
     branch.done("STREAM.CREATE.PRICES", {"name": "PRICES", "subjects": ["shop.price.*"]})
     shop.publish("price.bread", b"3")
@@ -167,7 +167,7 @@ def test_a_stream_takes_in_what_is_imported(login: Login) -> None:
 
 
 @pytest.mark.parametrize("copy", ["mirror", "source"])
-def test_a_stream_copies_one_of_another_account(login: Login, copy: str) -> None:
+def test_stream_sources_from_another_account(login: Login, copy: str) -> None:
     orders(login)
     branch = login("branch")
     origin = {"name": "ORDERS", "external": {"api": "shop.api", "deliver": "deliver.branch"}}

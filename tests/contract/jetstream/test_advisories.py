@@ -48,7 +48,7 @@ def consumer(stream: Stream) -> Consumer:
     return stream.consumer(ack_policy="explicit")
 
 
-def test_the_life_of_a_stream_is_told(jetstream: JetStream) -> None:
+def test_stream_lifecycle_has_advisories(jetstream: JetStream) -> None:
     name = unique("S")
     inbox = listen(jetstream, f"STREAM.*.{name}")
     stream = jetstream.stream(name)
@@ -62,7 +62,7 @@ def test_the_life_of_a_stream_is_told(jetstream: JetStream) -> None:
         }
 
 
-def test_creating_an_equal_stream_again_is_no_news(jetstream: JetStream) -> None:
+def test_creating_an_equal_stream_again_has_no_advisory(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     inbox = listen(jetstream, f"STREAM.*.{stream.name}")
     jetstream.stream(stream.name)
@@ -70,7 +70,7 @@ def test_creating_an_equal_stream_again_is_no_news(jetstream: JetStream) -> None
     assert heard(inbox)["action"] == "delete"
 
 
-def test_the_life_of_a_consumer_is_told(stream: Stream) -> None:
+def test_consumer_lifecycle_has_advisories(stream: Stream) -> None:
     inbox = listen(stream.client, f"CONSUMER.*.{stream.name}.>")
     consumer = stream.consumer()
     consumer.delete()
@@ -83,13 +83,15 @@ def test_the_life_of_a_consumer_is_told(stream: Stream) -> None:
         }
 
 
-def test_consumers_go_with_their_stream(stream: Stream, consumer: Consumer) -> None:
+def test_deleting_a_stream_sends_advisories_of_its_consumers(
+    stream: Stream, consumer: Consumer
+) -> None:
     inbox = listen(stream.client, f"CONSUMER.DELETED.{stream.name}.>")
     stream.delete()
     assert heard(inbox)["consumer"] == consumer.name
 
 
-def test_a_refused_delivery_is_told(stream: Stream, consumer: Consumer) -> None:
+def test_nak_has_an_advisory(stream: Stream, consumer: Consumer) -> None:
     inbox = listen(stream.client, f"CONSUMER.MSG_NAKED.{stream.name}.{consumer.name}")
     stream.publish("a")
     consumer.answer(consumer.fetch(1)[0], b"-NAK")
@@ -107,7 +109,7 @@ def test_a_refused_delivery_is_told(stream: Stream, consumer: Consumer) -> None:
     ("payload", "more"),
     [(b"+TERM", {}), (b"+TERM it is broken", {"reason": "it is broken"})],
 )
-def test_a_termination_is_told_with_its_reason(
+def test_termination_advisory_has_the_reason(
     stream: Stream, consumer: Consumer, payload: bytes, more: dict[str, str]
 ) -> None:
     inbox = listen(stream.client, f"CONSUMER.MSG_TERMINATED.{stream.name}.{consumer.name}")
@@ -125,7 +127,9 @@ def test_a_termination_is_told_with_its_reason(
     }
 
 
-def test_a_pending_message_that_is_deleted_is_told(stream: Stream, consumer: Consumer) -> None:
+def test_deleting_an_ack_pending_message_has_an_advisory(
+    stream: Stream, consumer: Consumer
+) -> None:
     inbox = listen(stream.client, f"CONSUMER.MSG_TERMINATED.{stream.name}.{consumer.name}")
     stream.publish("a")
     consumer.fetch(1)
@@ -136,7 +140,7 @@ def test_a_pending_message_that_is_deleted_is_told(stream: Stream, consumer: Con
 
 
 @pytest.mark.parametrize(("scope", "told"), [("all", [1]), ("sub", [1, 3])])
-def test_of_a_rollup_the_limit_and_a_single_message_are_told(
+def test_rollup_reports_removal_by_limit_and_of_single_messages(
     jetstream: JetStream, scope: str, told: list[int]
 ) -> None:
     stream = jetstream.stream(max_msgs_per_subject=2, allow_rollup_hdrs=True)
@@ -164,7 +168,7 @@ def test_of_a_rollup_the_limit_and_a_single_message_are_told(
         ({"filter": "a", "seq": 2}, [1]),
     ],
 )
-def test_a_purge_tells_of_a_message_only_if_it_took_one(
+def test_purge_reports_a_message_only_if_it_removed_one(
     stream: Stream, consumer: Consumer, how: dict[str, Any], told: list[int]
 ) -> None:
     inbox = listen(stream.client, f"CONSUMER.MSG_TERMINATED.{stream.name}.{consumer.name}")
@@ -178,7 +182,7 @@ def test_a_purge_tells_of_a_message_only_if_it_took_one(
     assert inbox.waiting() == []
 
 
-def test_a_message_that_is_given_up_is_told_once(stream: Stream) -> None:
+def test_max_deliver_advisory_is_sent_once(stream: Stream) -> None:
     consumer = stream.consumer(ack_policy="explicit", ack_wait=SHORT, max_deliver=2)
     inbox = listen(stream.client, f"CONSUMER.MAX_DELIVERIES.{stream.name}.{consumer.name}")
     stream.publish("a")
@@ -196,7 +200,7 @@ def test_a_message_that_is_given_up_is_told_once(stream: Stream) -> None:
     assert inbox.waiting() == []
 
 
-def test_acknowledgements_can_be_sampled(stream: Stream) -> None:
+def test_acks_can_be_sampled(stream: Stream) -> None:
     consumer = stream.consumer(ack_policy="explicit", sample_freq="100%")
     subject = f"$JS.EVENT.METRIC.CONSUMER.ACK.{stream.name}.{consumer.name}"
     inbox = stream.client.subscribe(subject)
@@ -217,7 +221,7 @@ def test_acknowledgements_can_be_sampled(stream: Stream) -> None:
     }
 
 
-def test_pauses_are_told(stream: Stream, consumer: Consumer) -> None:
+def test_pause_has_advisories(stream: Stream, consumer: Consumer) -> None:
     inbox = listen(stream.client, f"CONSUMER.PAUSE.{stream.name}.{consumer.name}")
     consumer.call("PAUSE", {"pause_until": "2099-01-01T00:00:00Z"})
     consumer.call("PAUSE")
@@ -230,7 +234,7 @@ def test_pauses_are_told(stream: Stream, consumer: Consumer) -> None:
     assert heard(inbox) == {**same, "paused": False, "pause_until": "0001-01-01T00:00:00Z"}
 
 
-def test_a_consumer_that_begins_with_a_pause_is_told_as_paused(stream: Stream) -> None:
+def test_consumer_created_paused_has_a_pause_advisory(stream: Stream) -> None:
     inbox = listen(stream.client, f"CONSUMER.PAUSE.{stream.name}.*")
     stream.consumer("past", pause_until="2020-01-01T00:00:00Z")
     stream.consumer("ahead", pause_until="2099-01-01T00:00:00Z")
@@ -244,7 +248,7 @@ def test_a_consumer_that_begins_with_a_pause_is_told_as_paused(stream: Stream) -
 
 
 @pytest.mark.parametrize("policy", ["pinned_client", "overflow", "prioritized"])
-def test_unpinning_is_told_even_if_nobody_was_pinned(stream: Stream, policy: str) -> None:
+def test_unpin_has_an_advisory_even_without_a_pinned_client(stream: Stream, policy: str) -> None:
     consumer = stream.consumer(ack_policy="explicit", priority_groups=["g"], priority_policy=policy)
     inbox = listen(stream.client, f"CONSUMER.UNPINNED.{stream.name}.{consumer.name}")
     consumer.call("UNPIN", {"group": "g"})
@@ -252,7 +256,7 @@ def test_unpinning_is_told_even_if_nobody_was_pinned(stream: Stream, policy: str
     assert (told["group"], told["reason"]) == ("g", "admin")
 
 
-def test_pins_are_told(stream: Stream) -> None:
+def test_pin_has_an_advisory(stream: Stream) -> None:
     consumer = stream.consumer(
         ack_policy="explicit", priority_groups=["g"], priority_policy="pinned_client"
     )
@@ -275,7 +279,7 @@ def test_pins_are_told(stream: Stream) -> None:
     }
 
 
-def test_an_abandoned_batch_is_told(jetstream: JetStream) -> None:
+def test_abandoned_batch_has_an_advisory(jetstream: JetStream) -> None:
     stream = jetstream.stream(allow_atomic=True)
     inbox = listen(jetstream, f"STREAM.BATCH_ABANDONED.{stream.name}")
     for seq in ("1", "4"):
@@ -301,7 +305,7 @@ def audited(jetstream: JetStream, inbox: Subscription, api: str) -> dict[str, An
     return event
 
 
-def test_every_request_is_audited_with_its_answer(jetstream: JetStream) -> None:
+def test_every_api_request_is_audited_with_its_reply(jetstream: JetStream) -> None:
     inbox = listen(jetstream, "API")
     stream = jetstream.stream()
     event = audited(jetstream, inbox, f"STREAM.CREATE.{stream.name}")

@@ -51,7 +51,7 @@ def clients(
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_both_servers_live_the_same_life(seed: int, clients: list[Client]) -> None:
+def test_random_operations_give_the_same_results(seed: int, clients: list[Client]) -> None:
     life = Life(seed)
     config = life.config
     actors = [Actor(client, life) for client in clients]

@@ -141,7 +141,7 @@ def gaps(client: JetStream) -> Stream:
 
 
 @pytest.mark.parametrize("make", [work_queue, key_value, interest, emptied, gaps])
-def test_a_stream_is_the_same_elsewhere(
+def test_restored_stream_equals_the_original(
     jetstream: JetStream, another_server: ServerUnderTest, make: Callable[[JetStream], Stream]
 ) -> None:
     stream = make(jetstream)
@@ -215,7 +215,7 @@ def test_a_restored_stream_is_there_after_a_restart(
 # -- the way there
 
 
-def test_a_window_of_one_chunk_is_one_chunk_at_a_time(jetstream: JetStream) -> None:
+def test_window_of_one_chunk_sends_one_chunk_at_a_time(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     noisy(stream, 20)
     _, inbox = asked(stream, window_size=CHUNK_BYTES)
@@ -227,7 +227,7 @@ def test_a_window_of_one_chunk_is_one_chunk_at_a_time(jetstream: JetStream) -> N
     inbox.close()
 
 
-def test_what_is_published_meanwhile_is_not_in_it(jetstream: JetStream) -> None:
+def test_messages_published_during_a_snapshot_are_not_in_it(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     noisy(stream, 60)
     before = contents(stream)
@@ -239,7 +239,7 @@ def test_what_is_published_meanwhile_is_not_in_it(jetstream: JetStream) -> None:
     assert contents(stream) == before
 
 
-def test_a_receiver_that_leaves_ends_the_snapshot(jetstream: JetStream) -> None:
+def test_lost_receiver_ends_the_snapshot(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     noisy(stream, 20)
     events = jetstream.subscribe(f"$JS.EVENT.ADVISORY.STREAM.SNAPSHOT_COMPLETE.{stream.name}")
@@ -249,7 +249,7 @@ def test_a_receiver_that_leaves_ends_the_snapshot(jetstream: JetStream) -> None:
     assert events.next().json["error"] == "no interest"
 
 
-def test_a_snapshot_can_be_taken_of_a_stream_twice_at_once(jetstream: JetStream) -> None:
+def test_one_stream_can_have_two_concurrent_snapshots(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     noisy(stream, 20)
     _, one = asked(stream, window_size=CHUNK_BYTES)
@@ -272,7 +272,7 @@ def elsewhere(config: Json, **changes: Any) -> Json:
     return {**config, "name": name, "subjects": [f"{name}.>"], **changes}
 
 
-def test_subjects_of_another_stream_are_not_taken(
+def test_restore_with_subjects_of_another_stream_is_refused(
     jetstream: JetStream, archive: tuple[Json, bytes]
 ) -> None:
     config, data = archive
@@ -295,7 +295,7 @@ def test_subjects_of_another_stream_are_not_taken(
         lambda data: packed(unpacked(data).replace(b'"consumer_count":0', b'"consumer_count":7')),
     ],
 )
-def test_what_is_no_whole_archive_is_refused_at_the_end(
+def test_incomplete_archive_is_refused_at_the_end(
     jetstream: JetStream, archive: tuple[Json, bytes], spoil: Callable[[bytes], bytes]
 ) -> None:
     config, data = archive
@@ -316,7 +316,7 @@ def test_a_sealed_stream_is_restored_sealed(
     jetstream.done(f"STREAM.DELETE.{wanted['name']}")
 
 
-def test_a_restore_without_room_is_refused(configured: Callable[..., JetStream]) -> None:
+def test_restore_without_space_is_refused(configured: Callable[..., JetStream]) -> None:
     client = configured('jetstream { store_dir: "small", max_file_store: 1MB, max_mem: 1MB }')
     stream = client.stream()
     for number in range(12):
@@ -329,7 +329,7 @@ def test_a_restore_without_room_is_refused(configured: Callable[..., JetStream])
     assert client.refused(f"STREAM.RESTORE.{wanted['name']}", body).err_code == 10047
 
 
-def test_a_place_to_send_to_is_gone_with_its_restore(
+def test_upload_subject_ends_with_its_restore(
     jetstream: JetStream, archive: tuple[Json, bytes]
 ) -> None:
     config, data = archive
@@ -342,7 +342,7 @@ def test_a_place_to_send_to_is_gone_with_its_restore(
     jetstream.done(f"STREAM.DELETE.{wanted['name']}")
 
 
-def test_a_restore_needs_a_configuration_that_is_one(jetstream: JetStream) -> None:
+def test_restore_needs_a_valid_configuration(jetstream: JetStream) -> None:
     for config, code in [
         ({"retention": "interest", "max_msgs_per_subject": -1, "num_replicas": -1}, 10133),
         ({"subjects": ["a..b"]}, 10052),
@@ -356,7 +356,7 @@ def test_a_restore_needs_a_configuration_that_is_one(jetstream: JetStream) -> No
     )
 
 
-def test_there_is_an_end_to_what_one_account_may_have_on_its_way(
+def test_concurrent_transfers_per_account_are_bounded(
     own_server: Callable[..., ServerUnderTest],
 ) -> None:
     server = own_server()

@@ -81,7 +81,7 @@ def test_headers_of_the_batch_are_stored(stream: Stream) -> None:
     assert stored[1].endswith("Nats-Batch-Sequence: 2\r\nNats-Batch-Commit: 1\r\n\r\n")
 
 
-def test_a_batch_can_end_with_a_message_that_is_not_stored(stream: Stream) -> None:
+def test_end_of_batch_message_is_not_stored(stream: Stream) -> None:
     answer = play(stream, [("a", {}), ("b", {}), ("a", {})], commit="eob").json
     assert (answer["seq"], answer["count"]) == (2, 2)
     assert stream.sequences() == [1, 2]
@@ -94,7 +94,7 @@ def test_a_batch_may_be_one_message(stream: Stream) -> None:
     assert answer == {"stream": stream.name, "seq": 1, "batch": "b", "count": 1}
 
 
-def test_messages_without_reply_belong_to_the_batch(stream: Stream) -> None:
+def test_messages_without_reply_are_part_of_the_batch(stream: Stream) -> None:
     for seq in ("1", "2"):
         fields = {"Nats-Batch-Id": "b", "Nats-Batch-Sequence": seq}
         stream.client.publish(stream.subject("a"), b"x", headers=fields)
@@ -120,7 +120,7 @@ def test_an_id_can_be_used_again(stream: Stream) -> None:
     assert stream.state()["messages"] == 4
 
 
-def test_an_empty_id_is_no_batch(stream: Stream) -> None:
+def test_empty_batch_id_means_no_batch(stream: Stream) -> None:
     assert send(stream, "", 1, "a", "1").json == {"stream": stream.name, "seq": 1}
 
 
@@ -143,7 +143,7 @@ def test_an_empty_id_is_no_batch(stream: Stream) -> None:
         (1, "1", {"Nats-Required-Api-Level": "9"}, LEVEL),
     ],
 )
-def test_a_batch_that_begins_wrong_is_refused_at_once(
+def test_batch_with_a_bad_start_is_refused_at_once(
     stream: Stream, seq: object, commit: str | None, headers: Headers, expected: Refusal
 ) -> None:
     assert refusal(send(stream, "b", seq, "a", commit, headers).json) == expected
@@ -156,7 +156,7 @@ def test_a_batch_that_begins_wrong_is_refused_at_once(
     [(3, None, INCOMPLETE), (1, None, INCOMPLETE), (3, "1", INCOMPLETE), (2, "0", BAD_COMMIT)],
     ids=["gap", "again", "gap before the commit", "commit value"],
 )
-def test_a_batch_that_goes_wrong_is_over(
+def test_failed_batch_is_abandoned(
     stream: Stream, seq: int, commit: str | None, expected: Refusal
 ) -> None:
     send(stream, "b", 1)
@@ -165,17 +165,17 @@ def test_a_batch_that_goes_wrong_is_over(
     assert stream.state()["messages"] == 0
 
 
-def test_an_id_has_64_characters_at_most(stream: Stream) -> None:
+def test_batch_id_has_at_most_64_characters(stream: Stream) -> None:
     assert send(stream, "x" * 64, 1, "a", "1").json["count"] == 1
     assert refusal(send(stream, "x" * 65, 1, "a", "1").json) == BAD_ID
 
 
-def test_a_stream_may_not_allow_batches(jetstream: JetStream) -> None:
+def test_stream_without_atomic_publish_refuses_batches(jetstream: JetStream) -> None:
     answer = send(jetstream.stream(), "b", 1).json
     assert refusal(answer) == Refusal(400, 10174, "atomic publish is disabled")
 
 
-def test_a_batch_has_1000_messages_at_most(stream: Stream) -> None:
+def test_batch_has_at_most_1000_messages(stream: Stream) -> None:
     client = stream.client
     for seq in range(1, 1001):
         fields = {"Nats-Batch-Id": "b", "Nats-Batch-Sequence": str(seq)}
@@ -185,7 +185,7 @@ def test_a_batch_has_1000_messages_at_most(stream: Stream) -> None:
     assert stream.state()["messages"] == 0
 
 
-def test_an_end_that_comes_before_any_message_counts_as_too_large(stream: Stream) -> None:
+def test_end_of_batch_as_first_message_is_refused_as_too_large(stream: Stream) -> None:
     assert refusal(send(stream, "b", 0, "a", "eob").json)[:2] == (400, 10199)
     assert refusal(send(stream, "b", 0, "a", "1").json)[:2] == (400, 10176)
 
@@ -254,7 +254,7 @@ FAULTY: list[tuple[str, list[tuple[str, Headers]], Refusal]] = [
 @pytest.mark.parametrize(
     ("messages", "expected"), [pytest.param(*rest, id=law) for law, *rest in FAULTY]
 )
-def test_one_fault_refuses_the_whole_batch(
+def test_one_invalid_message_refuses_the_whole_batch(
     stream: Stream, messages: list[tuple[str, Headers]], expected: Refusal
 ) -> None:
     stream.publish("b")
@@ -275,7 +275,7 @@ def test_one_fault_refuses_the_whole_batch(
         ([("q", {"Nats-Msg-Id": "1"}), ("q", {"Nats-Msg-Id": "2"})], [1, 2, 3, 4]),
     ],
 )
-def test_conditions_that_hold_are_no_obstacle(
+def test_fulfilled_conditions_allow_the_batch(
     stream: Stream, messages: list[tuple[str, Headers]], left: list[int]
 ) -> None:
     stream.fill("b", "c")
@@ -284,7 +284,7 @@ def test_conditions_that_hold_are_no_obstacle(
     assert stream.sequences() == left
 
 
-def test_ids_of_a_batch_are_known_afterwards(stream: Stream) -> None:
+def test_message_ids_of_a_batch_are_deduplicated_later(stream: Stream) -> None:
     play(stream, [("a", {"Nats-Msg-Id": "1"}), ("b", {})])
     assert stream.publish("c", Nats_Msg_Id="1")["duplicate"] is True
 

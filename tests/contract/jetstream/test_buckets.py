@@ -119,7 +119,7 @@ async def test_a_value_is_updated_only_from_its_revision(
             await kv.delete("a", last=revision)
 
 
-async def test_history_is_kept_as_long_as_asked(jetstream_server: ServerUnderTest) -> None:
+async def test_history_is_kept_up_to_its_limit(jetstream_server: ServerUnderTest) -> None:
     async with bucket(jetstream_server, history=3) as kv:
         for number in range(5):
             await kv.put("a", b"%d" % number)
@@ -142,7 +142,7 @@ async def test_a_purge_leaves_one_marker(jetstream_server: ServerUnderTest) -> N
         assert status.values == 1
 
 
-async def test_keys_are_listed_without_the_deleted(jetstream_server: ServerUnderTest) -> None:
+async def test_listed_keys_exclude_deleted_ones(jetstream_server: ServerUnderTest) -> None:
     async with bucket(jetstream_server) as kv:
         for key in ("a.1", "a.2", "b.1", "gone"):
             await kv.put(key, b"x")
@@ -150,7 +150,7 @@ async def test_keys_are_listed_without_the_deleted(jetstream_server: ServerUnder
         assert sorted(await kv.keys()) == ["a.1", "a.2", "b.1"]
 
 
-async def test_a_watcher_sees_what_is_and_what_comes(jetstream_server: ServerUnderTest) -> None:
+async def test_watcher_sees_current_values_and_changes(jetstream_server: ServerUnderTest) -> None:
     async with bucket(jetstream_server, history=5) as kv:
         await kv.put("a.1", b"old")
         await kv.put("a.1", b"1")
@@ -174,7 +174,7 @@ async def test_a_watcher_can_see_history(jetstream_server: ServerUnderTest) -> N
         await watcher.stop()
 
 
-async def test_a_watcher_of_nothing_is_up_to_date_at_once(
+async def test_watcher_of_an_empty_bucket_is_up_to_date_at_once(
     jetstream_server: ServerUnderTest,
 ) -> None:
     async with bucket(jetstream_server) as kv:
@@ -185,7 +185,7 @@ async def test_a_watcher_of_nothing_is_up_to_date_at_once(
         await watcher.stop()
 
 
-async def test_a_large_bucket_is_watched_whole(jetstream_server: ServerUnderTest) -> None:
+async def test_large_bucket_is_watched_completely(jetstream_server: ServerUnderTest) -> None:
     async with bucket(jetstream_server, storage=StorageType.MEMORY) as kv:
         for number in range(300):
             await kv.put(f"key.{number}", b"x" * 5000)
@@ -195,7 +195,7 @@ async def test_a_large_bucket_is_watched_whole(jetstream_server: ServerUnderTest
         await watcher.stop()
 
 
-async def test_values_end_with_their_time(jetstream_server: ServerUnderTest) -> None:
+async def test_values_expire_with_their_ttl(jetstream_server: ServerUnderTest) -> None:
     async with bucket(jetstream_server, ttl=1.0) as kv:
         await kv.put("a", b"1")
 
@@ -238,7 +238,7 @@ async def objects(server: ServerUnderTest, **config: Any) -> AsyncIterator[Any]:
 
 
 @pytest.mark.parametrize("size", [0, 10, 128 * 1024, 1_000_000])
-async def test_an_object_comes_back_whole(jetstream_server: ServerUnderTest, size: int) -> None:
+async def test_object_round_trips(jetstream_server: ServerUnderTest, size: int) -> None:
     data = bytes(number % 251 for number in range(size))
     async with objects(jetstream_server) as store:
         info = await store.put("file", io.BytesIO(data))
@@ -248,7 +248,7 @@ async def test_an_object_comes_back_whole(jetstream_server: ServerUnderTest, siz
         assert result.info.digest == info.digest
 
 
-async def test_an_object_is_replaced_and_its_old_chunks_go(
+async def test_replacing_an_object_removes_its_old_chunks(
     jetstream_server: ServerUnderTest,
 ) -> None:
     async with objects(jetstream_server) as store:
@@ -274,7 +274,7 @@ async def test_objects_are_listed(jetstream_server: ServerUnderTest) -> None:
         assert sorted([one.name for one in await store.list()]) == ["a", "b"]
 
 
-async def test_a_sealed_store_takes_nothing_more(jetstream_server: ServerUnderTest) -> None:
+async def test_sealed_object_store_refuses_writes(jetstream_server: ServerUnderTest) -> None:
     async with objects(jetstream_server) as store:
         await store.put("a", b"1")
         await store.seal()

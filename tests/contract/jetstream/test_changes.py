@@ -19,7 +19,9 @@ OVERLAP = Refusal(400, 10065, "subjects overlap with an existing stream")
 # -- retention
 
 
-def test_turning_to_interest_drops_what_nobody_needs_any_more(jetstream: JetStream) -> None:
+def test_change_to_interest_retention_removes_messages_without_interest(
+    jetstream: JetStream,
+) -> None:
     stream = jetstream.stream()
     stream.fill("a", "b", "c")
     consumer = stream.consumer(ack_policy="explicit")
@@ -31,14 +33,16 @@ def test_turning_to_interest_drops_what_nobody_needs_any_more(jetstream: JetStre
     until(lambda: stream.sequences() == [3], "the second is gone")
 
 
-def test_turning_to_interest_without_consumers_drops_everything(jetstream: JetStream) -> None:
+def test_change_to_interest_retention_without_consumers_removes_everything(
+    jetstream: JetStream,
+) -> None:
     stream = jetstream.stream()
     stream.fill("a", "b")
     stream.update(retention="interest")
     until(lambda: stream.sequences() == [], "all are gone")
 
 
-def test_turning_to_limits_keeps_what_is_acknowledged(jetstream: JetStream) -> None:
+def test_change_to_limits_retention_keeps_acked_messages(jetstream: JetStream) -> None:
     stream = jetstream.stream(retention="interest")
     consumer = stream.consumer(ack_policy="explicit")
     stream.fill("a", "b")
@@ -50,7 +54,7 @@ def test_turning_to_limits_keeps_what_is_acknowledged(jetstream: JetStream) -> N
     assert stream.sequences() == [1, 2, 3]
 
 
-def test_a_narrower_filter_gives_up_what_it_leaves_out(jetstream: JetStream) -> None:
+def test_narrower_filter_ends_interest_in_other_subjects(jetstream: JetStream) -> None:
     stream = jetstream.stream(retention="interest")
     consumer = stream.consumer("c", ack_policy="explicit")
     stream.fill("a", "b", "a")
@@ -59,7 +63,7 @@ def test_a_narrower_filter_gives_up_what_it_leaves_out(jetstream: JetStream) -> 
     assert consumer.info()["num_pending"] == 2
 
 
-def test_a_consumer_that_joins_late_needs_only_what_is_new(jetstream: JetStream) -> None:
+def test_new_consumer_has_interest_only_in_later_messages(jetstream: JetStream) -> None:
     stream = jetstream.stream(retention="interest")
     first = stream.consumer(ack_policy="explicit")
     stream.fill("a", "b")
@@ -85,7 +89,7 @@ def test_a_consumer_that_joins_late_needs_only_what_is_new(jetstream: JetStream)
         ({"max_msg_size": 1}, [1, 2, 3, 4, 5, 6]),
     ],
 )
-def test_a_limit_removes_the_oldest_at_once(
+def test_lower_limit_removes_the_oldest_at_once(
     jetstream: JetStream, change: dict[str, Any], left: list[int]
 ) -> None:
     stream = jetstream.stream()
@@ -96,7 +100,7 @@ def test_a_limit_removes_the_oldest_at_once(
 
 @pytest.mark.parametrize("storage", ["file", "memory"])
 @pytest.mark.parametrize("limit", [{"max_msgs": 3}, {"max_bytes": 220}])
-def test_a_limit_of_the_stream_counts_before_one_of_its_subjects(
+def test_stream_limit_applies_before_the_subject_limit(
     jetstream: JetStream, storage: str, limit: dict[str, Any]
 ) -> None:
     """Both in one update: a message that only the limit of subjects would spare is removed."""
@@ -107,7 +111,7 @@ def test_a_limit_of_the_stream_counts_before_one_of_its_subjects(
     assert stream.sequences() == [4, 5]
 
 
-def test_consumers_skip_what_a_limit_removed(jetstream: JetStream) -> None:
+def test_consumers_skip_messages_removed_by_a_limit(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     stream.fill("a", "b", "c", "d", "e")
     consumer = stream.consumer(ack_policy="explicit")
@@ -119,7 +123,7 @@ def test_consumers_skip_what_a_limit_removed(jetstream: JetStream) -> None:
     assert stream_sequences(consumer.available()) == [5]
 
 
-def test_a_limit_that_is_lifted_lets_more_in(jetstream: JetStream) -> None:
+def test_raised_limit_admits_more(jetstream: JetStream) -> None:
     stream = jetstream.stream(max_msgs=1, discard="new")
     stream.publish("a")
     assert stream.refused("b").err_code == 10077
@@ -127,7 +131,9 @@ def test_a_limit_that_is_lifted_lets_more_in(jetstream: JetStream) -> None:
     stream.publish("b")
 
 
-def test_a_pending_message_that_a_limit_removes_moves_the_floor(jetstream: JetStream) -> None:
+def test_limit_that_removes_an_ack_pending_message_moves_the_ack_floor(
+    jetstream: JetStream,
+) -> None:
     stream = jetstream.stream(max_msgs=2)
     consumer = stream.consumer(ack_policy="explicit")
     inbox = jetstream.subscribe(
@@ -142,7 +148,7 @@ def test_a_pending_message_that_a_limit_removes_moves_the_floor(jetstream: JetSt
     assert (info["num_ack_pending"], info["ack_floor"]["stream_seq"]) == (1, 1)
 
 
-def test_a_rollup_of_all_moves_consumers_on_as_a_purge_does(jetstream: JetStream) -> None:
+def test_rollup_of_all_moves_consumers_like_a_purge(jetstream: JetStream) -> None:
     stream = jetstream.stream(allow_rollup_hdrs=True)
     stream.fill("a", "b", "c", "d")
     consumer = stream.consumer(ack_policy="explicit")
@@ -157,13 +163,13 @@ def test_a_rollup_of_all_moves_consumers_on_as_a_purge_does(jetstream: JetStream
 # -- subjects and features
 
 
-def test_an_update_cannot_take_subjects_of_others(jetstream: JetStream) -> None:
+def test_update_cannot_claim_subjects_of_other_streams(jetstream: JetStream) -> None:
     theirs, ours = jetstream.stream(), jetstream.stream()
     assert ours.update_refused(subjects=[theirs.subject("x")]) == OVERLAP
     assert ours.publish("still.here")["seq"] == 1
 
 
-def test_subjects_that_were_given_up_are_free(jetstream: JetStream) -> None:
+def test_released_subjects_are_free(jetstream: JetStream) -> None:
     first = jetstream.stream()
     subject = first.subject("x")
     first.update(subjects=[first.subject("y")])
@@ -183,7 +189,7 @@ def test_subjects_that_were_given_up_are_free(jetstream: JetStream) -> None:
         ),
     ],
 )
-def test_a_feature_works_as_soon_as_it_is_allowed(
+def test_feature_works_as_soon_as_an_update_allows_it(
     jetstream: JetStream, feature: str, headers: dict[str, str], err_code: int
 ) -> None:
     stream = jetstream.stream()
@@ -193,7 +199,7 @@ def test_a_feature_works_as_soon_as_it_is_allowed(
     assert answer["seq"] == 1
 
 
-def test_direct_gets_end_when_they_are_no_longer_allowed(jetstream: JetStream) -> None:
+def test_direct_get_ends_when_it_is_disallowed(jetstream: JetStream) -> None:
     stream = jetstream.stream(allow_direct=True)
     stream.publish("a", b"x")
     subject = f"{API}DIRECT.GET.{stream.name}"
@@ -205,7 +211,7 @@ def test_direct_gets_end_when_they_are_no_longer_allowed(jetstream: JetStream) -
 # -- consumers
 
 
-def test_a_shorter_wait_counts_for_what_is_out(jetstream: JetStream) -> None:
+def test_shorter_ack_wait_applies_to_ack_pending_messages(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     stream.publish("a")
     consumer = stream.consumer("c", ack_policy="explicit", ack_wait=600 * SECOND)
@@ -216,7 +222,7 @@ def test_a_shorter_wait_counts_for_what_is_out(jetstream: JetStream) -> None:
     assert {ack_fields(one)[:2] for one in inbox.take(2)} == {(1, 2), (2, 1)}
 
 
-def test_a_described_consumer_keeps_its_progress(jetstream: JetStream) -> None:
+def test_changed_description_keeps_consumer_progress(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     stream.fill("a", "b", "c")
     consumer = stream.consumer("c", ack_policy="explicit")
@@ -227,7 +233,7 @@ def test_a_described_consumer_keeps_its_progress(jetstream: JetStream) -> None:
     assert (info["num_ack_pending"], info["num_pending"]) == (2, 1)
 
 
-def test_a_wider_filter_counts_what_it_adds(jetstream: JetStream) -> None:
+def test_wider_filter_adds_to_num_pending(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     stream.fill("a", "b", "c", "a")
     consumer = stream.consumer("c", ack_policy="explicit", filter_subject=stream.subject("a"))
@@ -246,7 +252,7 @@ def test_a_wider_filter_counts_what_it_adds(jetstream: JetStream) -> None:
         {"src": "a.1"},
     ],
 )
-def test_an_update_that_republishes_nowhere_changes_nothing(
+def test_republish_update_without_destination_changes_nothing(
     jetstream: JetStream, republish: dict[str, Any]
 ) -> None:
     """What an update fills in is checked as well, and nothing of a refused one is kept."""

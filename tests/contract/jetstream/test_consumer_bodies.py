@@ -79,7 +79,7 @@ def test_a_group_is_unpinned_by_name(
         ),
     ],
 )
-def test_a_reset_is_one_value(jetstream: JetStream, body: bytes, fault: str) -> None:
+def test_reset_body_is_one_json_value(jetstream: JetStream, body: bytes, fault: str) -> None:
     stream = jetstream.stream(storage="memory")
     consumer = stream.consumer()
     api = f"CONSUMER.RESET.{stream.name}.{consumer.name}"
@@ -89,7 +89,7 @@ def test_a_reset_is_one_value(jetstream: JetStream, body: bytes, fault: str) -> 
         jetstream.done(api, body)
 
 
-def test_a_consumer_that_is_not_there_does_not_answer_a_reset(jetstream: JetStream) -> None:
+def test_reset_of_a_missing_consumer_gets_no_reply(jetstream: JetStream) -> None:
     stream = jetstream.stream(storage="memory")
     inbox = jetstream.subscribe()
     for name in (f"{stream.name}.nope", "nope.nope"):

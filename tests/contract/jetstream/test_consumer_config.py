@@ -93,12 +93,12 @@ def both(jetstream: JetStream) -> Both:
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=described)
-def test_a_fault_is_refused_in_the_words_of_the_table(both: Both, fault: Fault) -> None:
+def test_every_fault_is_refused_with_the_recorded_error(both: Both, fault: Fault) -> None:
     assert both.create("C", fault.config) == fault.refusal
 
 
 @pytest.mark.parametrize("first", range(len(FAULTS)), ids=lambda at: described(FAULTS[at]))
-def test_of_two_faults_the_rules_name_the_same_one(both: Both, first: int) -> None:
+def test_of_two_faults_both_servers_report_the_same(both: Both, first: int) -> None:
     one = FAULTS[first].config
     for number, other in enumerate(FAULTS[first + 1 :]):
         if one.keys().isdisjoint(other.config):
@@ -107,9 +107,7 @@ def test_of_two_faults_the_rules_name_the_same_one(both: Both, first: int) -> No
 
 @pytest.mark.parametrize("kind", STREAMS)
 @pytest.mark.parametrize("policy", POOLS["ack_policy"][1:])
-def test_what_is_left_open_is_filled_in_the_same(
-    jetstream: JetStream, kind: str, policy: str
-) -> None:
+def test_defaults_match_the_reference(jetstream: JetStream, kind: str, policy: str) -> None:
     both = Both(jetstream, kind)
     both.create("pull", {"ack_policy": policy})
     both.create("push", {"ack_policy": policy, "deliver_subject": "d", "filter_subject": "a"})
@@ -117,7 +115,7 @@ def test_what_is_left_open_is_filled_in_the_same(
 
 @pytest.mark.parametrize("pedantic", [False, True], ids=["lenient", "pedantic"])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_drawn_configurations_fare_the_same(
+def test_random_configurations_match_the_reference(
     jetstream: JetStream, seed: int, pedantic: bool
 ) -> None:
     draw = random.Random(seed)
@@ -180,12 +178,14 @@ FORMS = [
 
 
 @pytest.mark.parametrize(("form", "config"), FORMS)
-def test_subject_and_body_name_the_consumer_together(both: Both, form: str, config: Json) -> None:
+def test_consumer_name_in_subject_and_body_is_checked_alike(
+    both: Both, form: str, config: Json
+) -> None:
     both.ask("CONSUMER." + form.format(s=both.name), "", config)
 
 
 @pytest.mark.parametrize("form", ["CREATE.{s}.n.a.b", "DURABLE.CREATE.{s}.n", "CREATE.{s}"])
-def test_another_stream_in_the_body_is_noticed_first(both: Both, form: str) -> None:
+def test_other_stream_in_the_body_is_reported_first(both: Both, form: str) -> None:
     config = {"durable_name": "x/y", "num_replicas": 9}
     subject = "CONSUMER." + form.format(s=both.name)
     refused = both.ask(subject, "", config, stream_name="other")
@@ -215,7 +215,7 @@ def test_another_stream_in_the_body_is_noticed_first(both: Both, form: str) -> N
     ],
     ids=str,
 )
-def test_bodies_are_read_the_same(both: Both, body: Json) -> None:
+def test_bodies_are_read_alike(both: Both, body: Json) -> None:
     both.ask(f"CONSUMER.CREATE.{both.name}.n", "n", body.pop("config", {}), **body)
 
 
@@ -223,7 +223,7 @@ def test_bodies_are_read_the_same(both: Both, body: Json) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_drawn_updates_fare_the_same(jetstream: JetStream, seed: int) -> None:
+def test_random_updates_match_the_reference(jetstream: JetStream, seed: int) -> None:
     draw = random.Random(seed)
     stream = Both(jetstream, draw.choice(["plain", "interest"]))
     for number in range(DRAWS):
@@ -258,7 +258,7 @@ PUSH = {
 
 
 @pytest.mark.parametrize(("words", "change"), FIXED, ids=[words for words, _ in FIXED])
-def test_what_is_fixed_cannot_be_updated(both: Both, words: str, change: Json) -> None:
+def test_immutable_fields_cannot_be_updated(both: Both, words: str, change: Json) -> None:
     both.create("C", PUSH)
     changed = {**PUSH, **change}
     if words == "deliver policy":
@@ -267,7 +267,7 @@ def test_what_is_fixed_cannot_be_updated(both: Both, words: str, change: Json) -
     assert refused == Refusal(500, 10012, f"{words} can not be updated")
 
 
-def test_push_and_pull_do_not_turn_into_each_other(both: Both) -> None:
+def test_push_and_pull_consumers_cannot_be_converted(both: Both) -> None:
     both.create("push", {"deliver_subject": "d"})
     both.create("pull", {})
     to_pull = both.create("push", {})
@@ -278,7 +278,7 @@ def test_push_and_pull_do_not_turn_into_each_other(both: Both) -> None:
     assert waiting == Refusal(500, 10012, "max waiting can not be updated")
 
 
-def test_a_deliver_subject_somebody_listens_on_stays(jetstream: JetStream, both: Both) -> None:
+def test_deliver_subject_with_a_subscriber_cannot_change(jetstream: JetStream, both: Both) -> None:
     target = f"{both.name}-d"
     both.create("C", {"deliver_subject": target})
     jetstream.subscribe(target)
@@ -289,7 +289,7 @@ def test_a_deliver_subject_somebody_listens_on_stays(jetstream: JetStream, both:
     assert refused == Refusal(400, 10013, "consumer name already in use")
 
 
-def test_create_takes_an_equal_consumer_and_no_other(both: Both) -> None:
+def test_create_accepts_only_an_equal_existing_consumer(both: Both) -> None:
     assert isinstance(both.create("C", {"description": "a"}, action="create"), dict)
     assert isinstance(both.create("C", {"description": "a"}, action="create"), dict)
     refused = both.create("C", {"description": "b"}, action="create")
@@ -307,7 +307,7 @@ def test_a_consumer_without_durable_name_is_not_equal_to_its_own_request(both: B
     assert isinstance(stated, dict)
 
 
-def test_a_pause_is_not_changed_by_creating_again(both: Both) -> None:
+def test_creating_again_does_not_change_a_pause(both: Both) -> None:
     both.create("C", {"pause_until": "2035-01-01T00:00:00Z"})
     again = both.create("C", {"pause_until": "2036-01-01T00:00:00Z"})
     assert isinstance(again, dict)
@@ -327,7 +327,7 @@ FILTERS = [
 
 
 @pytest.mark.parametrize("filters", list(itertools.product(FILTERS, repeat=2)), ids=str)
-def test_work_queues_are_shared_out_without_overlap(
+def test_work_queue_consumers_must_not_overlap(
     jetstream: JetStream, filters: tuple[str, str]
 ) -> None:
     queue = Both(jetstream, "queue")
@@ -351,13 +351,13 @@ def test_work_queues_are_shared_out_without_overlap(
         ),
     ],
 )
-def test_a_work_queue_needs_every_message_handled(
+def test_work_queue_consumer_needs_explicit_acks(
     jetstream: JetStream, config: Json, refusal: tuple[int, str]
 ) -> None:
     assert Both(jetstream, "queue").create("C", config) == Refusal(400, *refusal)
 
 
-def test_only_so_many_consumers_are_allowed(jetstream: JetStream) -> None:
+def test_max_consumers_is_enforced(jetstream: JetStream) -> None:
     narrow = Both(jetstream, "narrow")
     narrow.create("a", {})
     narrow.create("b", {})
@@ -401,7 +401,7 @@ LIMITS = ConsumerCaps(
     ],
     ids=str,
 )
-def test_limits_of_server_and_account_are_kept(
+def test_limits_of_server_and_account_are_enforced(
     configured: Callable[..., JetStream], config: Json
 ) -> None:
     both = Both(configured(LIMITED, user="u", **{"pass": "p"}), caps=LIMITS)
@@ -409,7 +409,7 @@ def test_limits_of_server_and_account_are_kept(
     both.create("pedantic", config, pedantic=True)
 
 
-def test_the_accounts_number_of_consumers_holds_for_each_stream(
+def test_max_consumers_of_the_account_applies_per_stream(
     configured: Callable[..., JetStream],
 ) -> None:
     client = configured(LIMITED, user="u", **{"pass": "p"})

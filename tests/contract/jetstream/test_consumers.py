@@ -185,7 +185,7 @@ def test_a_consumer_needs_a_stream(jetstream: JetStream) -> None:
         ),
     ],
 )
-def test_an_action_says_whether_it_may_exist(
+def test_action_field_decides_between_create_and_update(
     stream: Stream, existing: bool, action: str, config: dict[str, Any], refusal: Refusal | None
 ) -> None:
     if existing:
@@ -250,7 +250,7 @@ def test_names_and_lists_are_sorted_and_paged(stream: Stream) -> None:
     assert (beyond["consumers"], beyond["offset"]) == ([], 3)
 
 
-def test_a_deleted_consumer_is_gone(stream: Stream) -> None:
+def test_deleted_consumer_is_not_found(stream: Stream) -> None:
     consumer = stream.consumer()
     assert consumer.call("DELETE") == {"type": KIND + "consumer_delete_response", "success": True}
     assert consumer.refused("INFO") == NO_CONSUMER
@@ -265,7 +265,7 @@ def test_an_idle_ephemeral_consumer_is_deleted(stream: Stream) -> None:
     until(lambda: "error" in stream.client.call(info), "it is gone")
 
 
-def test_a_durable_consumer_can_be_given_a_threshold(stream: Stream) -> None:
+def test_durable_consumer_may_have_an_inactive_threshold(stream: Stream) -> None:
     consumer = stream.consumer(inactive_threshold=100 * MILLISECOND)
     info = f"CONSUMER.INFO.{stream.name}.{consumer.name}"
     until(lambda: "error" in stream.client.call(info), "it is gone")
@@ -278,7 +278,7 @@ def test_the_streams_limits_are_defaults_for_consumers(jetstream: JetStream) -> 
     assert (config["inactive_threshold"], config["max_ack_pending"]) == (60 * SECOND, 7)
 
 
-def test_a_stream_has_so_many_consumers(jetstream: JetStream) -> None:
+def test_stream_limits_its_number_of_consumers(jetstream: JetStream) -> None:
     stream = jetstream.stream(max_consumers=1)
     stream.consumer()
     refusal = stream.consumer_refused()
@@ -288,14 +288,14 @@ def test_a_stream_has_so_many_consumers(jetstream: JetStream) -> None:
 # -- updated
 
 
-def test_filters_can_be_changed_on_the_way(stream: Stream) -> None:
+def test_filters_can_be_updated(stream: Stream) -> None:
     consumer = stream.consumer("d", ack_policy="explicit", filter_subject=stream.subject("a"))
     assert stream_sequences(consumer.fetch(1)) == [1]
     stream.consumer("d", ack_policy="explicit", filter_subject=stream.subject("b"))
     assert stream_sequences(consumer.available()) == [2, 5]
 
 
-def test_more_may_be_pending_after_an_update(stream: Stream) -> None:
+def test_update_can_raise_max_ack_pending(stream: Stream) -> None:
     consumer = stream.consumer("d", ack_policy="explicit", max_ack_pending=1)
     waiting = consumer.pull(batch=5, expires=10 * SECOND)
     assert stream_sequences([waiting.next()]) == [1]
@@ -333,7 +333,7 @@ BEGINNINGS: list[tuple[dict[str, Any], list[int], list[int]]] = [
 
 
 @pytest.mark.parametrize("header", ["Own", "Nats-Own", "Nats-Expected-Stream"])
-def test_every_message_is_pending_whatever_its_headers(stream: Stream, header: str) -> None:
+def test_messages_with_any_headers_are_pending(stream: Stream, header: str) -> None:
     consumer = stream.consumer(ack_policy="explicit")
     stream.fill("a", "b", "c")
     stream.publish("a", b"", **{header: stream.name})
@@ -343,7 +343,7 @@ def test_every_message_is_pending_whatever_its_headers(stream: Stream, header: s
 
 
 @pytest.mark.parametrize(("config", "sequences", "later"), BEGINNINGS)
-def test_a_policy_says_where_to_begin(
+def test_deliver_policy_sets_the_start(
     stream: Stream, config: dict[str, Any], sequences: list[int], later: list[int]
 ) -> None:
     absolute = dict(config)
@@ -368,7 +368,7 @@ def test_a_start_time_selects_what_is_not_older(stream: Stream) -> None:
 
 
 @pytest.mark.parametrize("policy", ["all", "last", "new", "last_per_subject"])
-def test_on_an_empty_stream_every_policy_waits_for_the_first(
+def test_on_an_empty_stream_every_deliver_policy_starts_at_the_first_message(
     jetstream: JetStream, policy: str
 ) -> None:
     stream = jetstream.stream()
@@ -377,14 +377,14 @@ def test_on_an_empty_stream_every_policy_waits_for_the_first(
     assert stream_sequences(consumer.available()) == [1]
 
 
-def test_a_consumer_begins_where_the_stream_does(jetstream: JetStream) -> None:
+def test_consumer_starts_at_the_first_sequence_of_the_stream(jetstream: JetStream) -> None:
     stream = jetstream.stream(max_msgs=2)
     stream.fill("a", "b", "c", "d")
     consumer = stream.consumer(deliver_policy="by_start_sequence", opt_start_seq=1)
     assert stream_sequences(consumer.available()) == [3, 4]
 
 
-def test_the_last_of_each_subject_is_what_it_was_at_creation(stream: Stream) -> None:
+def test_last_per_subject_is_evaluated_at_creation(stream: Stream) -> None:
     consumer = stream.consumer(
         deliver_policy="last_per_subject", filter_subject=stream.subject(">")
     )

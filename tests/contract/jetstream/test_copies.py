@@ -73,7 +73,7 @@ def payloads(client: JetStream, stream: Stream) -> list[int]:
 # -- origins come and go
 
 
-def test_an_origin_may_come_after_its_copies(jetstream: JetStream) -> None:
+def test_origin_may_be_created_after_its_copies(jetstream: JetStream) -> None:
     name = unique("LATER")
     mirror = jetstream.stream(mirror={"name": name})
     copy = jetstream.stream(sources=[{"name": name}])
@@ -89,7 +89,7 @@ def test_an_origin_may_come_after_its_copies(jetstream: JetStream) -> None:
     assert "error" not in copy.info()["sources"][0]
 
 
-def test_an_origin_made_anew_is_copied_from_its_beginning(jetstream: JetStream) -> None:
+def test_recreated_origin_is_copied_from_its_beginning(jetstream: JetStream) -> None:
     origin = jetstream.stream()
     origin.fill("a", "b")
     copy = jetstream.stream(sources=[{"name": origin.name}])
@@ -117,7 +117,7 @@ def test_a_mirror_waits_until_a_new_origin_has_more_than_it_has(jetstream: JetSt
     assert subjects == [origin.subject(rest) for rest in ("a", "b", "z")]
 
 
-def test_a_mirror_answers_direct_gets_when_its_origin_is_gone(jetstream: JetStream) -> None:
+def test_mirror_serves_direct_gets_after_its_origin_is_deleted(jetstream: JetStream) -> None:
     origin = jetstream.stream(allow_direct=True)
     origin.fill("a", "b")
     mirror = jetstream.stream(mirror={"name": origin.name}, mirror_direct=True)
@@ -141,7 +141,9 @@ def test_a_mirror_starts_where_its_origin_does(jetstream: JetStream) -> None:
     assert mirror.state().get("num_deleted", 0) == 0
 
 
-def test_a_mirror_of_an_empty_stream_starts_where_that_will(jetstream: JetStream) -> None:
+def test_mirror_of_an_empty_stream_starts_at_the_origins_next_sequence(
+    jetstream: JetStream,
+) -> None:
     origin = jetstream.stream()
     origin.fill("a", "b", "c")
     origin.purge()
@@ -152,7 +154,7 @@ def test_a_mirror_of_an_empty_stream_starts_where_that_will(jetstream: JetStream
     assert mirror.state()["first_seq"] == 4
 
 
-def test_nothing_that_is_expected_or_batched_reaches_a_mirror(jetstream: JetStream) -> None:
+def test_messages_with_expectations_or_batches_do_not_reach_a_mirror(jetstream: JetStream) -> None:
     origin = jetstream.stream(allow_atomic=True)
     mirror = jetstream.stream(mirror={"name": origin.name})
     origin.publish("a", Nats_Expected_Stream=origin.name, Key="value")
@@ -163,7 +165,7 @@ def test_nothing_that_is_expected_or_batched_reaches_a_mirror(jetstream: JetStre
     assert header(mirror, 2) == b""
 
 
-def test_a_chain_of_copies_notes_the_nearest_origin(jetstream: JetStream) -> None:
+def test_chain_of_copies_records_the_nearest_origin(jetstream: JetStream) -> None:
     origin = jetstream.stream()
     origin.fill("a")
     first = jetstream.stream(sources=[{"name": origin.name}])
@@ -181,7 +183,7 @@ def test_a_chain_of_copies_notes_the_nearest_origin(jetstream: JetStream) -> Non
 
 
 @pytest.mark.parametrize("retention", ["workqueue", "interest"])
-def test_what_is_copied_is_acknowledged(jetstream: JetStream, retention: str) -> None:
+def test_copied_messages_are_acked_at_the_origin(jetstream: JetStream, retention: str) -> None:
     origin = jetstream.stream(retention=retention)
     copy = jetstream.stream(sources=[{"name": origin.name}])
     consumers = f"CONSUMER.NAMES.{origin.name}"
@@ -197,7 +199,7 @@ def test_what_is_copied_is_acknowledged(jetstream: JetStream, retention: str) ->
     until(lambda: origin.sequences() == [], "the origin keeps nothing", PATIENCE_SECONDS)
 
 
-def test_a_consumer_for_a_copy_goes_with_it(jetstream: JetStream) -> None:
+def test_internal_consumer_is_deleted_with_its_copy(jetstream: JetStream) -> None:
     origin = jetstream.stream(retention="interest")
     mirror = jetstream.stream(mirror={"name": origin.name})
     copy = jetstream.stream(sources=[{"name": origin.name}])
@@ -208,7 +210,7 @@ def test_a_consumer_for_a_copy_goes_with_it(jetstream: JetStream) -> None:
     until(lambda: jetstream.done(consumers)["consumers"] == [], "neither reads", PATIENCE_SECONDS)
 
 
-def test_a_copy_may_read_through_a_consumer_made_for_it(jetstream: JetStream) -> None:
+def test_copy_may_use_an_existing_consumer(jetstream: JetStream) -> None:
     origin = jetstream.stream(retention="workqueue")
     deliver = f"{origin.name}-copy.deliver"
     made = origin.consumer(
@@ -226,7 +228,7 @@ def test_a_copy_may_read_through_a_consumer_made_for_it(jetstream: JetStream) ->
     until(lambda: origin.sequences() == [2], "copies are acknowledged", PATIENCE_SECONDS)
 
 
-def test_a_consumer_given_to_a_copy_must_acknowledge_by_flow_control(jetstream: JetStream) -> None:
+def test_existing_consumer_of_a_copy_must_ack_by_flow_control(jetstream: JetStream) -> None:
     origin = jetstream.stream()
     deliver = f"{origin.name}-copy.deliver"
     made = origin.consumer(ack_policy="none", deliver_subject=deliver)
@@ -249,7 +251,7 @@ def test_a_consumer_given_to_a_copy_must_acknowledge_by_flow_control(jetstream: 
 # -- who copies
 
 
-def test_a_full_copy_goes_on_when_it_has_room(jetstream: JetStream) -> None:
+def test_full_copy_resumes_when_it_has_space(jetstream: JetStream) -> None:
     origin = jetstream.stream()
     copy = jetstream.stream(sources=[{"name": origin.name}], max_msgs=2, discard="new")
     origin.fill("a", "b", "c", "d")
@@ -261,7 +263,7 @@ def test_a_full_copy_goes_on_when_it_has_room(jetstream: JetStream) -> None:
     assert [note(copy, 4)[1]] == [b"4"]
 
 
-def test_a_source_that_comes_back_goes_on_where_it_was(jetstream: JetStream) -> None:
+def test_readded_source_resumes_at_its_position(jetstream: JetStream) -> None:
     origin = jetstream.stream()
     origin.fill("a", "b")
     copy = jetstream.stream(sources=[{"name": origin.name}], subjects=[unique("own.")])
@@ -273,7 +275,7 @@ def test_a_source_that_comes_back_goes_on_where_it_was(jetstream: JetStream) -> 
     assert [note(copy, seq)[1] for seq in range(1, 5)] == [b"1", b"2", b"3", b"4"]
 
 
-def test_one_origin_can_feed_a_stream_twice(jetstream: JetStream) -> None:
+def test_one_origin_can_be_two_sources_of_a_stream(jetstream: JetStream) -> None:
     origin = jetstream.stream()
     origin.fill("a", "b")
     sources = [{"name": origin.name, "filter_subject": origin.subject(rest)} for rest in "ab"]
@@ -283,7 +285,7 @@ def test_one_origin_can_feed_a_stream_twice(jetstream: JetStream) -> None:
     assert notes == {(b"1", origin.subject("a").encode()), (b"2", origin.subject("b").encode())}
 
 
-def test_a_bucket_can_be_gathered_from_another(jetstream: JetStream) -> None:
+def test_bucket_can_source_from_another(jetstream: JetStream) -> None:
     origin = jetstream.stream(unique("KV_"), subjects=["$KV.first.>"], max_msgs_per_subject=1)
     transforms = [{"src": "$KV.first.>", "dest": "$KV.second.>"}]
     copy = jetstream.stream(
@@ -300,7 +302,7 @@ def test_a_bucket_can_be_gathered_from_another(jetstream: JetStream) -> None:
     assert copy.get(last_by_subj="$KV.second.key")["data"] == base64.b64encode(b"two").decode()
 
 
-async def test_a_gathered_bucket_is_one_for_the_client(jetstream: JetStream) -> None:
+async def test_sourced_bucket_works_with_the_client(jetstream: JetStream) -> None:
     client = await nats.connect(jetstream.server.url, allow_reconnect=False)
     with contextlib.closing(jetstream):
         context = client.jetstream()
@@ -353,7 +355,7 @@ MANY = 3_000
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("retention", ["limits", "workqueue"])
-def test_a_server_killed_at_any_time_loses_and_repeats_nothing(
+def test_killed_server_loses_and_repeats_no_copied_message(
     own_server: Callable[..., ServerUnderTest],
     with_jetstream: Implementation,
     retention: str,
@@ -384,7 +386,7 @@ def test_a_server_killed_at_any_time_loses_and_repeats_nothing(
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
-def test_copies_that_limits_took_out_do_not_come_again(
+def test_copies_removed_by_limits_are_not_copied_again(
     own_server: Callable[..., ServerUnderTest], is_killed: bool
 ) -> None:
     server = own_server()

@@ -19,7 +19,7 @@ INVALID = Refusal(400, 10171, "message counter increment is invalid")
 LARGE = 99_999_999_999_999_999_999_999
 
 
-def test_increments_add_up_per_subject(jetstream: JetStream) -> None:
+def test_increments_are_summed_per_subject(jetstream: JetStream) -> None:
     stream = jetstream.stream(allow_msg_counter=True)
     total = 0
     for seq, step in enumerate(["1", "+5", "-3", "0", str(LARGE), "-10"], 1):
@@ -29,7 +29,7 @@ def test_increments_add_up_per_subject(jetstream: JetStream) -> None:
     assert stream.publish("b", Nats_Incr="-7")["val"] == "-7"
 
 
-def test_the_sum_is_the_body_and_the_increment_stays_in_the_header(jetstream: JetStream) -> None:
+def test_body_is_the_sum_and_the_header_keeps_the_increment(jetstream: JetStream) -> None:
     stream = jetstream.stream(allow_msg_counter=True)
     stream.publish("a", Nats_Incr="2")
     stream.publish("a", Nats_Incr="+40", Other="kept")
@@ -38,7 +38,7 @@ def test_the_sum_is_the_body_and_the_increment_stays_in_the_header(jetstream: Je
     assert base64.b64decode(message["hdrs"]) == b"NATS/1.0\r\nNats-Incr: +40\r\nOther: kept\r\n\r\n"
 
 
-def test_an_acknowledgement_carries_the_sum_as_text(jetstream: JetStream) -> None:
+def test_publish_ack_carries_the_sum_as_text(jetstream: JetStream) -> None:
     stream = jetstream.stream(allow_msg_counter=True)
     answer = jetstream.request(stream.subject("a"), b"", {"Nats-Incr": "7"})
     assert answer.payload == b'{"stream":"%s","seq":1,"val":"7"}' % stream.name.encode()
@@ -65,7 +65,7 @@ def test_an_acknowledgement_carries_the_sum_as_text(jetstream: JetStream) -> Non
         ({"Nats-Incr": "1", "Nats-Expected-Stream": "x"}, b"", INVALID),
     ],
 )
-def test_what_is_no_plain_increment_is_refused(
+def test_invalid_increment_is_refused(
     jetstream: JetStream, headers: dict[str, str], payload: bytes, expected: Refusal
 ) -> None:
     stream = jetstream.stream(allow_msg_counter=True)
@@ -74,7 +74,7 @@ def test_what_is_no_plain_increment_is_refused(
     assert stream.publish("a", Nats_Incr="1")["val"] == "2"
 
 
-def test_a_message_without_any_header_is_no_increment(jetstream: JetStream) -> None:
+def test_counter_stream_refuses_a_message_without_header(jetstream: JetStream) -> None:
     stream = jetstream.stream(allow_msg_counter=True)
     assert stream.refused("a", b"") == MISSING
 
@@ -87,14 +87,14 @@ def test_an_increment_is_counted_once_per_id(jetstream: JetStream) -> None:
     assert stream.publish("a", Nats_Incr="1")["val"] == "2"
 
 
-def test_a_purge_starts_the_count_again(jetstream: JetStream) -> None:
+def test_purge_resets_the_counter(jetstream: JetStream) -> None:
     stream = jetstream.stream(allow_msg_counter=True)
     stream.publish("a", Nats_Incr="5")
     stream.purge(filter=stream.subject("a"))
     assert stream.publish("a", Nats_Incr="1")["val"] == "1"
 
 
-def test_only_the_last_sum_is_needed(jetstream: JetStream) -> None:
+def test_only_the_last_message_of_a_counter_is_needed(jetstream: JetStream) -> None:
     stream = jetstream.stream(allow_msg_counter=True, max_msgs_per_subject=1)
     for _ in range(5):
         stream.publish("a", Nats_Incr="2")
@@ -102,7 +102,7 @@ def test_only_the_last_sum_is_needed(jetstream: JetStream) -> None:
     assert stream.publish("a", Nats_Incr="1")["val"] == "11"
 
 
-def test_sums_of_sources_add_up(jetstream: JetStream) -> None:
+def test_sourced_counters_are_summed(jetstream: JetStream) -> None:
     sources = [jetstream.stream(allow_msg_counter=True) for _ in range(2)]
     for source, step in zip(sources, ("3", "4"), strict=True):
         source.publish("hits", Nats_Incr=step)

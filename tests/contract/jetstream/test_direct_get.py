@@ -48,7 +48,7 @@ def sequences(answers: list[Message]) -> list[int]:
 # -- single messages
 
 
-def test_where_a_message_is_from_follows_its_own_headers(jetstream: JetStream) -> None:
+def test_origin_headers_follow_the_messages_own_headers(jetstream: JetStream) -> None:
     stream = jetstream.stream(allow_direct=True)
     jetstream.publish_ack(stream.subject("a"), b"x", b"NATS/1.0\r\nB:2\r\nA: 1\r\n\r\n")
     [answer] = direct(stream, {"seq": 1})
@@ -75,7 +75,7 @@ def test_a_message_without_header_gets_one(jetstream: JetStream) -> None:
     assert answer.headers["Nats-Time-Stamp"] == stream.get(seq=1)["time"]
 
 
-def test_a_message_can_come_without_any_header(jetstream: JetStream) -> None:
+def test_request_can_exclude_headers(jetstream: JetStream) -> None:
     stream = jetstream.stream(allow_direct=True)
     stream.publish("a", b"x", Key="value")
     [answer] = direct(stream, {"seq": 1, "no_hdr": True})
@@ -115,7 +115,7 @@ def test_the_last_message_of_a_subject_is_asked_for_by_subject(
         (b'{"batch":2,"next_by_subj":"{s}.nope"}', "", "404 Message Not Found"),
     ],
 )
-def test_a_request_without_an_answer_gets_a_status(
+def test_request_without_a_match_gets_a_status(
     stream: Stream, body: bytes, rest: str, status: str
 ) -> None:
     request = body.replace(b"{s}", stream.name.encode())
@@ -124,7 +124,7 @@ def test_a_request_without_an_answer_gets_a_status(
     assert answer.payload == b""
 
 
-def test_a_stream_that_does_not_allow_it_has_no_responders(jetstream: JetStream) -> None:
+def test_stream_without_allow_direct_has_no_responders(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     stream.publish("a")
     [answer] = direct(stream, {"seq": 1})
@@ -168,7 +168,7 @@ def test_a_batch_is_a_range_that_skips_deleted_messages(
     ]
 
 
-def test_a_batch_ends_with_the_message_that_crosses_its_bytes(jetstream: JetStream) -> None:
+def test_batch_ends_with_the_message_that_exceeds_max_bytes(jetstream: JetStream) -> None:
     stream = jetstream.stream(allow_direct=True)
     for _ in range(4):
         stream.publish("a", b"x" * 1000)
@@ -192,7 +192,7 @@ def test_a_batch_ends_with_the_message_that_crosses_its_bytes(jetstream: JetStre
         ({"multi_last": ["*"], "seq": 5}, [5, 6], 0, 6),
     ],
 )
-def test_the_last_messages_of_several_subjects_come_by_sequence(
+def test_last_messages_of_several_subjects_are_ordered_by_sequence(
     stream: Stream, body: dict[str, Any], expected: list[int], pending: int, up_to: int
 ) -> None:
     wanted = [stream.subject(rest) for rest in body["multi_last"]]
@@ -204,7 +204,7 @@ def test_the_last_messages_of_several_subjects_come_by_sequence(
     assert end.headers["Nats-UpTo-Sequence"] == str(up_to)
 
 
-def test_the_last_messages_can_be_asked_for_as_of_a_time(stream: Stream) -> None:
+def test_last_messages_can_be_read_as_of_a_time(stream: Stream) -> None:
     time = stream.get(seq=5)["time"]
     body = {"multi_last": [stream.subject("*")], "up_to_time": time}
     *messages, end = direct(stream, body)

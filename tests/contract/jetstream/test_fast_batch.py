@@ -73,7 +73,7 @@ def stream(jetstream: JetStream) -> Stream:
     return jetstream.stream(allow_batched=True)
 
 
-def test_messages_are_stored_as_they_come(stream: Stream) -> None:
+def test_messages_are_stored_as_they_arrive(stream: Stream) -> None:
     batch = Batch(stream)
     batch.start()
     assert stream.state()["messages"] == 1
@@ -82,7 +82,7 @@ def test_messages_are_stored_as_they_come(stream: Stream) -> None:
     assert "hdrs" not in stream.get(seq=1)
 
 
-def test_every_so_many_messages_are_acknowledged(stream: Stream) -> None:
+def test_flow_ack_is_sent_every_n_messages(stream: Stream) -> None:
     batch = Batch(stream)
     batch.start()
     for seq in range(2, 8):
@@ -93,7 +93,7 @@ def test_every_so_many_messages_are_acknowledged(stream: Stream) -> None:
     batch.ends(8, COMMIT, last=8, count=8)
 
 
-def test_the_end_itself_may_be_no_message(stream: Stream) -> None:
+def test_end_of_batch_may_carry_no_message(stream: Stream) -> None:
     batch = Batch(stream)
     batch.start()
     batch.send(2, END)
@@ -107,7 +107,7 @@ def test_a_batch_may_be_one_message(stream: Stream) -> None:
     batch.ends(1, COMMIT, last=1, count=1)
 
 
-def test_a_ping_is_answered_with_where_the_server_is(stream: Stream) -> None:
+def test_ping_reply_has_the_last_sequence(stream: Stream) -> None:
     batch = Batch(stream)
     batch.start()
     batch.send(1, PING)
@@ -115,7 +115,7 @@ def test_a_ping_is_answered_with_where_the_server_is(stream: Stream) -> None:
     assert stream.state()["messages"] == 1
 
 
-def test_a_gap_may_be_told_and_passed(stream: Stream) -> None:
+def test_gap_can_be_reported_and_skipped(stream: Stream) -> None:
     batch = Batch(stream, gap="ok")
     batch.start()
     batch.send(4, APPEND)
@@ -125,7 +125,7 @@ def test_a_gap_may_be_told_and_passed(stream: Stream) -> None:
     batch.ends(5, COMMIT, last=3, count=5)
 
 
-def test_a_gap_may_end_the_batch(stream: Stream) -> None:
+def test_gap_can_end_the_batch(stream: Stream) -> None:
     batch = Batch(stream, gap="fail")
     batch.start()
     batch.send(4, APPEND)
@@ -136,7 +136,7 @@ def test_a_gap_may_end_the_batch(stream: Stream) -> None:
     assert stream.state()["messages"] == 1
 
 
-def test_a_fault_is_told_and_passed(stream: Stream) -> None:
+def test_refused_message_can_be_reported_and_skipped(stream: Stream) -> None:
     batch = Batch(stream, gap="ok")
     batch.start()
     batch.send(2, COMMIT, {"Nats-Expected-Last-Sequence": "7"})
@@ -148,7 +148,7 @@ def test_a_fault_is_told_and_passed(stream: Stream) -> None:
     batch.ends(2, COMMIT, last=1, count=1)
 
 
-def test_a_fault_may_end_the_batch(stream: Stream) -> None:
+def test_refused_message_can_end_the_batch(stream: Stream) -> None:
     batch = Batch(stream, gap="fail")
     batch.send(1, START, {"Nats-Expected-Last-Sequence": "7"})
     assert batch.said(1, START)["type"] == "ack"
@@ -170,7 +170,7 @@ def test_a_fault_may_end_the_batch(stream: Stream) -> None:
         (1, 9, BAD_PATTERN),
     ],
 )
-def test_what_does_not_begin_a_batch_is_refused(
+def test_message_that_does_not_start_a_batch_is_refused(
     stream: Stream, seq: object, operation: int, expected: Refusal
 ) -> None:
     batch = Batch(stream)
@@ -183,7 +183,7 @@ def test_what_does_not_begin_a_batch_is_refused(
     ("options", "expected"),
     [({"gap": "maybe"}, BAD_PATTERN), ({"name": "x" * 65}, BAD_ID)],
 )
-def test_a_reply_that_says_nonsense_is_refused(
+def test_malformed_reply_subject_is_refused(
     stream: Stream, options: dict[str, str], expected: Refusal
 ) -> None:
     batch = Batch(stream, **options)
@@ -192,20 +192,20 @@ def test_a_reply_that_says_nonsense_is_refused(
 
 
 @pytest.mark.parametrize("reply", ["$FI", "a.$FI", "a.b.c.$FI"])
-def test_a_reply_that_is_too_short_is_refused(stream: Stream, reply: str) -> None:
+def test_short_reply_subject_is_refused(stream: Stream, reply: str) -> None:
     prefix = unique("RP")
     answers = stream.client.subscribe(f"{prefix}.>")
     stream.client.publish(stream.subject("a"), b"x", reply=f"{prefix}.{reply}")
     assert refusal(answers.next().json) == BAD_PATTERN
 
 
-def test_a_stream_may_not_allow_it(jetstream: JetStream) -> None:
+def test_stream_without_fast_batches_refuses_them(jetstream: JetStream) -> None:
     batch = Batch(jetstream.stream())
     batch.send(1, START)
     assert refusal(batch.said(1, START)) == DISABLED
 
 
-def test_a_duplicate_is_passed_over(stream: Stream) -> None:
+def test_duplicate_is_skipped(stream: Stream) -> None:
     stream.publish("a", Nats_Msg_Id="1")
     batch = Batch(stream, flow=10)
     batch.send(1, START)

@@ -72,7 +72,7 @@ def pin_of(message: Message) -> str:
         ),
     ],
 )
-def test_a_request_must_fit_the_group(
+def test_pull_request_must_match_the_group_policy(
     stream: Stream, policy: str, body: dict[str, Any], status: str
 ) -> None:
     consumer = grouped(stream, policy)
@@ -105,7 +105,7 @@ def test_info_shows_the_group(stream: Stream, policy: str) -> None:
         ({"min_pending": 99, "min_ack_pending": 1}, True),
     ],
 )
-def test_overflow_serves_when_enough_is_pending(
+def test_overflow_requests_are_served_above_min_pending(
     stream: Stream, body: dict[str, int], served: bool
 ) -> None:
     consumer = grouped(stream, "overflow")
@@ -130,7 +130,7 @@ def test_the_first_client_is_pinned(stream: Stream) -> None:
     assert group["pinned_ts"] != ZERO_TIME
 
 
-def test_others_wait_while_one_is_pinned(stream: Stream) -> None:
+def test_other_clients_wait_while_one_is_pinned(stream: Stream) -> None:
     consumer = grouped(stream, "pinned_client")
     pin = pin_of(ask(consumer, LONG).next())
     assert ask(consumer).next().status == TIMEOUT
@@ -144,14 +144,14 @@ def test_a_wrong_pin_is_refused(stream: Stream) -> None:
     assert answer.header == b"NATS/1.0 423 Nats-Pin-Id mismatch\r\n\r\n"
 
 
-def test_a_pin_that_nobody_holds_is_refused_when_there_is_work(stream: Stream) -> None:
+def test_stale_pin_is_refused_when_messages_are_available(stream: Stream) -> None:
     consumer = grouped(stream, "pinned_client")
     answer = ask(consumer, LONG, id="old").next()
     assert answer.status == "423 Nats-Wrong-Pin-Id"
     assert answer.fields == [("Nats-Pending-Messages", "1"), ("Nats-Pending-Bytes", "0")]
 
 
-def test_unpinning_lets_another_in(stream: Stream) -> None:
+def test_unpin_lets_another_client_take_over(stream: Stream) -> None:
     consumer = grouped(stream, "pinned_client")
     old = pin_of(ask(consumer, LONG).next())
     waiting = ask(consumer, LONG)
@@ -163,7 +163,7 @@ def test_unpinning_lets_another_in(stream: Stream) -> None:
     assert ask(consumer, LONG, id=old).next().status == "423 Nats-Pin-Id mismatch"
 
 
-def test_a_pin_ends_with_silence(stream: Stream) -> None:
+def test_pin_expires_without_requests(stream: Stream) -> None:
     consumer = grouped(stream, "pinned_client", priority_timeout=SECOND)
     ask(consumer, LONG).next()
     assert stream_sequences([ask(consumer, LONG).next()]) == [2]
@@ -260,14 +260,14 @@ def test_a_pause_stops_delivery_until_it_is_lifted(stream: Stream) -> None:
         (b'{"pause_until":"2020-01-01T00:00:00Z"}', "2020-01-01T00:00:00Z"),
     ],
 )
-def test_a_time_that_is_not_ahead_is_no_pause(stream: Stream, body: bytes, until_time: str) -> None:
+def test_past_pause_time_is_no_pause(stream: Stream, body: bytes, until_time: str) -> None:
     consumer = stream.consumer(ack_policy="explicit")
     consumer.call("PAUSE", {"pause_until": FAR})
     answer = consumer.call("PAUSE", body)
     assert (answer["paused"], answer["pause_until"]) == (False, until_time)
 
 
-def test_a_pause_raises_the_level_a_consumer_needs(stream: Stream) -> None:
+def test_pause_raises_the_required_api_level(stream: Stream) -> None:
     consumer = stream.consumer()
 
     def level() -> str:
@@ -287,7 +287,7 @@ def test_a_pause_needs_a_time(stream: Stream, text: str) -> None:
     assert refusal[:2] == (400, 10025)
 
 
-def test_a_consumer_can_begin_paused(stream: Stream) -> None:
+def test_consumer_can_be_created_paused(stream: Stream) -> None:
     consumer = stream.consumer(ack_policy="explicit", pause_until=FAR)
     assert consumer.created["paused"] is True
     assert consumer.created["config"]["metadata"]["_nats.req.level"] == "1"
@@ -295,13 +295,13 @@ def test_a_consumer_can_begin_paused(stream: Stream) -> None:
     assert inbox.next().status == "100 Idle Heartbeat"
 
 
-def test_an_update_does_not_touch_a_pause(stream: Stream) -> None:
+def test_update_keeps_a_pause(stream: Stream) -> None:
     stream.consumer("d", ack_policy="explicit")
     updated = stream.consumer("d", ack_policy="explicit", pause_until=FAR)
     assert "paused" not in updated.info()
 
 
-def test_a_pause_ends_by_itself(stream: Stream) -> None:
+def test_pause_ends_at_its_time(stream: Stream) -> None:
     soon = datetime.now(UTC) + timedelta(milliseconds=200)
     consumer = stream.consumer(ack_policy="explicit", pause_until=soon.isoformat())
     assert stream_sequences(consumer.fetch(2)) == [1, 2]

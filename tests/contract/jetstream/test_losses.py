@@ -49,7 +49,7 @@ def test_create_update_and_info_show_the_same_configuration(jetstream: JetStream
         assert answer["config"] == stream.info()["config"] == changed
 
 
-def test_nothing_is_reported_that_the_reference_does_not_and_nobody_asked_for(
+def test_info_has_extra_fields_only_on_request(
     jetstream: JetStream,
 ) -> None:
     stream = jetstream.stream()
@@ -62,7 +62,7 @@ def test_nothing_is_reported_that_the_reference_does_not_and_nobody_asked_for(
 
 
 @pytest.mark.usefixtures("told")
-def test_only_the_info_of_one_stream_reports_identity_and_losses(jetstream: JetStream) -> None:
+def test_only_info_of_one_stream_reports_incarnation_and_losses(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     listed = jetstream.done("STREAM.LIST", {"subject": stream.subject(">")})["streams"]
     updated = jetstream.done(f"STREAM.UPDATE.{stream.name}", stream.created["config"])
@@ -73,7 +73,7 @@ def test_only_the_info_of_one_stream_reports_identity_and_losses(jetstream: JetS
 
 @pytest.mark.usefixtures("told")
 @pytest.mark.parametrize("storage", ["file", "memory"])
-def test_what_is_overwritten_is_not_lost_and_what_is_deleted_is(
+def test_overwritten_messages_are_not_losses_and_deleted_ones_are(
     jetstream: JetStream, storage: str
 ) -> None:
     stream = jetstream.stream(max_msgs_per_subject=1, allow_rollup_hdrs=True, storage=storage)
@@ -90,7 +90,7 @@ def test_what_is_overwritten_is_not_lost_and_what_is_deleted_is(
 
 @pytest.mark.usefixtures("told")
 @pytest.mark.parametrize("storage", ["file", "memory"])
-def test_what_requests_remove_is_counted_and_what_is_overwritten_is_not(
+def test_removals_by_request_are_counted_and_overwrites_are_not(
     jetstream: JetStream, storage: str
 ) -> None:
     stream = jetstream.stream(max_msgs_per_subject=2, allow_rollup_hdrs=True, storage=storage)
@@ -107,14 +107,14 @@ def test_what_requests_remove_is_counted_and_what_is_overwritten_is_not(
 
 
 @pytest.mark.usefixtures("told")
-def test_keys_of_former_versions_are_dropped_from_metadata(jetstream: JetStream) -> None:
+def test_metadata_keys_of_earlier_versions_are_dropped(jetstream: JetStream) -> None:
     stream = jetstream.stream(metadata=dict.fromkeys(FORMER_KEYS, "77"))
     assert stream.info()["config"]["metadata"].keys().isdisjoint(FORMER_KEYS)
     assert floor(stream) == 0
 
 
 @pytest.mark.usefixtures("told")
-def test_a_stream_made_again_has_another_incarnation(jetstream: JetStream) -> None:
+def test_recreated_stream_has_another_incarnation(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     before = reported(stream)["incarnation"]
     assert before == reported(stream)["incarnation"]

@@ -22,7 +22,7 @@ SUBJECTS = 20_000
 STORAGES = ["file", "memory"]
 
 
-def test_many_are_more_than_one_slice() -> None:
+def test_message_counts_exceed_one_slice() -> None:
     assert MANY > 2 * SLICE_MSGS
     assert MANY > 2 * SWEEP_LOOKS
     assert SUBJECTS > SLICE_SUBJECTS
@@ -43,7 +43,7 @@ def filled(stream: Stream, count: int, subjects: int = 1_000) -> Stream:
 
 @pytest.mark.parametrize("storage", STORAGES)
 @pytest.mark.parametrize("keep", [0, 7])
-def test_a_purge_by_filter(jetstream: JetStream, storage: str, keep: int) -> None:
+def test_purge_by_filter_in_slices(jetstream: JetStream, storage: str, keep: int) -> None:
     stream = filled(jetstream.stream(storage=storage), MANY)
     stream.publish("other")
     assert stream.purge(filter=stream.subject("k.*"), keep=keep) == MANY - keep
@@ -53,7 +53,7 @@ def test_a_purge_by_filter(jetstream: JetStream, storage: str, keep: int) -> Non
 
 
 @pytest.mark.parametrize("storage", STORAGES)
-def test_a_purge_of_one_subject_among_many(jetstream: JetStream, storage: str) -> None:
+def test_purge_of_one_subject_among_many(jetstream: JetStream, storage: str) -> None:
     stream = filled(jetstream.stream(storage=storage), MANY, subjects=2)
     assert stream.purge(filter=stream.subject("k.0")) == MANY // 2
     assert stream.state(deleted_details=True)["deleted"] == list(range(3, MANY, 2))
@@ -61,7 +61,9 @@ def test_a_purge_of_one_subject_among_many(jetstream: JetStream, storage: str) -
 
 
 @pytest.mark.parametrize("storage", STORAGES)
-def test_a_purge_up_to_a_sequence_and_of_all(jetstream: JetStream, storage: str) -> None:
+def test_purge_up_to_a_sequence_and_of_everything_in_slices(
+    jetstream: JetStream, storage: str
+) -> None:
     stream = filled(jetstream.stream(storage=storage), MANY)
     assert stream.purge(seq=MANY - 9) == MANY - 10
     assert stream.sequences() == list(range(MANY - 9, MANY + 1))
@@ -71,7 +73,7 @@ def test_a_purge_up_to_a_sequence_and_of_all(jetstream: JetStream, storage: str)
 
 
 @pytest.mark.parametrize("storage", STORAGES)
-def test_lower_limits(jetstream: JetStream, storage: str) -> None:
+def test_lower_limits_are_applied_in_slices(jetstream: JetStream, storage: str) -> None:
     stream = filled(jetstream.stream(storage=storage), MANY, subjects=100)
     stream.update(max_msgs_per_subject=2)
     assert stream.sequences() == list(range(MANY - 199, MANY + 1))
@@ -80,7 +82,7 @@ def test_lower_limits(jetstream: JetStream, storage: str) -> None:
 
 
 @pytest.mark.parametrize("storage", STORAGES)
-def test_one_large_message_takes_the_place_of_many(jetstream: JetStream, storage: str) -> None:
+def test_one_large_message_replaces_many(jetstream: JetStream, storage: str) -> None:
     size = 300_000
     stream = jetstream.stream(storage=storage, max_bytes=size + 1_000, max_msgs=-1)
     filled(stream, MANY)
@@ -93,7 +95,7 @@ def test_one_large_message_takes_the_place_of_many(jetstream: JetStream, storage
 
 @pytest.mark.parametrize("storage", STORAGES)
 @pytest.mark.parametrize("which", ["all", "sub"])
-def test_a_rollup(jetstream: JetStream, storage: str, which: str) -> None:
+def test_rollup_in_slices(jetstream: JetStream, storage: str, which: str) -> None:
     stream = jetstream.stream(storage=storage, allow_rollup_hdrs=True)
     filled(stream, MANY, subjects=1)
     assert stream.publish("k.0", b"", Nats_Rollup=which)["seq"] == MANY + 1
@@ -101,7 +103,9 @@ def test_a_rollup(jetstream: JetStream, storage: str, which: str) -> None:
 
 
 @pytest.mark.parametrize("storage", STORAGES)
-def test_messages_kept_for_a_consumer_that_is_deleted(jetstream: JetStream, storage: str) -> None:
+def test_deleting_a_consumer_removes_messages_kept_for_it(
+    jetstream: JetStream, storage: str
+) -> None:
     stream = jetstream.stream(storage=storage, retention="interest")
     kept = stream.consumer(ack_policy="explicit", filter_subject=stream.subject("k.1"))
     consumer = stream.consumer(ack_policy="explicit")
@@ -114,7 +118,7 @@ def test_messages_kept_for_a_consumer_that_is_deleted(jetstream: JetStream, stor
 
 
 @pytest.mark.parametrize("storage", STORAGES)
-def test_one_ack_for_many(jetstream: JetStream, storage: str) -> None:
+def test_one_ack_removes_many_messages(jetstream: JetStream, storage: str) -> None:
     stream = jetstream.stream(storage=storage, retention="interest")
     consumer = stream.consumer(ack_policy="all", max_ack_pending=2 * MANY)
     filled(stream, MANY)
@@ -125,7 +129,7 @@ def test_one_ack_for_many(jetstream: JetStream, storage: str) -> None:
 
 
 @pytest.mark.parametrize("storage", STORAGES)
-def test_many_subjects_and_deleted_messages(jetstream: JetStream, storage: str) -> None:
+def test_info_lists_many_subjects_and_deleted_messages(jetstream: JetStream, storage: str) -> None:
     stream = filled(jetstream.stream(storage=storage), SUBJECTS, SUBJECTS)
     names = sorted(stream.subject(f"k.{i}") for i in range(SUBJECTS))
     answer = stream.info(subjects_filter=">", offset=5)
@@ -140,7 +144,7 @@ def test_many_subjects_and_deleted_messages(jetstream: JetStream, storage: str) 
     assert set(found.values()) == {1}
 
 
-def test_a_consumer_learns_what_a_purge_took(jetstream: JetStream) -> None:
+def test_purge_updates_ack_pending_and_num_pending(jetstream: JetStream) -> None:
     stream = filled(jetstream.stream(), MANY)
     consumer = stream.consumer(ack_policy="explicit", max_ack_pending=MANY)
     consumer.fetch(3_000)

@@ -102,7 +102,7 @@ def test_a_request_that_does_not_choose_one_message_is_bad(
 
 
 @pytest.mark.parametrize("body", CONFLICTS)
-def test_a_direct_request_that_contradicts_itself_is_bad(
+def test_contradictory_direct_request_is_a_bad_request(
     stream: Stream, body: dict[str, Any]
 ) -> None:
     answer = stream.client.request(f"{API}DIRECT.GET.{stream.name}", absolute(stream, body))
@@ -129,13 +129,13 @@ def test_a_message_is_returned_with_header_payload_and_time(
     assert message["subject"] == stream.subject("a")
 
 
-def test_a_message_without_header_and_payload_has_neither_field(jetstream: JetStream) -> None:
+def test_message_without_header_and_payload_omits_both_fields(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     stream.publish("a")
     assert [*stream.get(seq=1)] == ["subject", "seq", "time"]
 
 
-def test_a_header_can_be_left_out(jetstream: JetStream) -> None:
+def test_headers_can_be_excluded(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     stream.publish("a", b"x", Key="value")
     assert [*stream.get(seq=1, no_hdr=True)] == ["subject", "seq", "data", "time"]
@@ -159,9 +159,7 @@ def test_a_malformed_choice_is_invalid_json(jetstream: JetStream, body: bytes, t
 
 
 @pytest.mark.parametrize("no_erase", [True, False])
-def test_a_deleted_message_cannot_be_read_and_keeps_its_place(
-    stream: Stream, no_erase: bool
-) -> None:
+def test_deleted_message_cannot_be_read_and_leaves_a_gap(stream: Stream, no_erase: bool) -> None:
     answer = stream.client.done(
         f"STREAM.MSG.DELETE.{stream.name}", {"seq": 2, "no_erase": no_erase}
     )
@@ -178,7 +176,7 @@ def test_deleting_the_first_message_moves_the_first_sequence_past_gaps(stream: S
     assert (state["first_seq"], state.get("num_deleted", 0)) == (4, 0)
 
 
-def test_deleting_gives_the_bytes_back(stream: Stream) -> None:
+def test_deleting_reduces_the_byte_count(stream: Stream) -> None:
     before = stream.state()["bytes"]
     stream.publish("a", b"x" * 1000)
     stream.remove(6)
@@ -198,7 +196,7 @@ def test_deleting_gives_the_bytes_back(stream: Stream) -> None:
         ("memory", 9, Refusal(400, 10043, "sequence 9 not found")),
     ],
 )
-def test_what_is_not_there_cannot_be_deleted(
+def test_missing_message_cannot_be_deleted(
     jetstream: JetStream, storage: str, seq: int, refusal: Refusal
 ) -> None:
     stream = jetstream.stream(storage=storage)

@@ -57,14 +57,14 @@ def test_a_mirror_keeps_sequences_times_and_gaps(jetstream: JetStream, origin: S
     assert (state["last_seq"], state["deleted"]) == (4, [2])
 
 
-def test_a_mirror_has_no_subjects_of_its_own(jetstream: JetStream, origin: Stream) -> None:
+def test_mirror_cannot_have_subjects(jetstream: JetStream, origin: Stream) -> None:
     mirror = jetstream.stream(mirror={"name": origin.name})
     assert "subjects" not in mirror.config
     assert "duplicate_window" not in mirror.config
     assert jetstream.request(mirror.name).status == "503"
 
 
-def test_a_mirror_tells_how_far_it_is(jetstream: JetStream, origin: Stream) -> None:
+def test_mirror_reports_its_lag(jetstream: JetStream, origin: Stream) -> None:
     mirror = jetstream.stream(mirror={"name": origin.name})
     assert mirror.created["mirror"]["name"] == origin.name
     wait_for(mirror, [1, 3])
@@ -73,7 +73,7 @@ def test_a_mirror_tells_how_far_it_is(jetstream: JetStream, origin: Stream) -> N
     assert {key: told[key] for key in ("name", "lag")} == {"name": origin.name, "lag": 0}
 
 
-def test_a_mirror_without_origin_says_so(jetstream: JetStream) -> None:
+def test_mirror_without_origin_reports_an_error(jetstream: JetStream) -> None:
     mirror = jetstream.stream(mirror={"name": "nope"})
     until(lambda: "error" in mirror.info()["mirror"], "the error is told", PATIENCE_SECONDS)
     told = mirror.info()["mirror"]
@@ -94,7 +94,7 @@ def test_a_mirror_without_origin_says_so(jetstream: JetStream) -> None:
         ({"filter_subject": "{s}.*"}, [1, 3]),
     ],
 )
-def test_a_mirror_can_select(
+def test_mirror_can_filter(
     jetstream: JetStream, origin: Stream, config: dict[str, Any], expected: list[int]
 ) -> None:
     filled = {
@@ -105,7 +105,7 @@ def test_a_mirror_can_select(
     wait_for(mirror, expected)
 
 
-def test_a_mirror_can_rename(jetstream: JetStream, origin: Stream) -> None:
+def test_mirror_can_transform_subjects(jetstream: JetStream, origin: Stream) -> None:
     transforms = [{"src": f"{origin.name}.*", "dest": "renamed.$1"}]
     mirror = jetstream.stream(mirror={"name": origin.name, "subject_transforms": transforms})
     wait_for(mirror, [1, 3])
@@ -113,14 +113,16 @@ def test_a_mirror_can_rename(jetstream: JetStream, origin: Stream) -> None:
     assert mirror.info()["mirror"]["subject_transforms"] == transforms
 
 
-def test_a_mirror_has_limits_of_its_own(jetstream: JetStream, origin: Stream) -> None:
+def test_mirror_has_its_own_limits(jetstream: JetStream, origin: Stream) -> None:
     mirror = jetstream.stream(mirror={"name": origin.name}, max_msgs=1)
     wait_for(mirror, [3])
     origin.publish("d")
     wait_for(mirror, [4])
 
 
-def test_what_the_origin_loses_later_the_mirror_keeps(jetstream: JetStream, origin: Stream) -> None:
+def test_mirror_keeps_messages_the_origin_removes_later(
+    jetstream: JetStream, origin: Stream
+) -> None:
     mirror = jetstream.stream(mirror={"name": origin.name})
     wait_for(mirror, [1, 3])
     origin.purge()
@@ -135,13 +137,13 @@ def test_a_mirror_can_be_consumed(jetstream: JetStream, origin: Stream) -> None:
     assert [one.subject for one in messages] == [origin.subject("a"), origin.subject("c")]
 
 
-def test_consumers_of_mirrors_are_not_listed(jetstream: JetStream, origin: Stream) -> None:
+def test_internal_consumers_of_mirrors_are_not_listed(jetstream: JetStream, origin: Stream) -> None:
     mirror = jetstream.stream(mirror={"name": origin.name})
     wait_for(mirror, [1, 3])
     assert jetstream.done(f"CONSUMER.NAMES.{origin.name}")["consumers"] == []
 
 
-def test_a_mirror_answers_direct_gets_for_its_origin(jetstream: JetStream) -> None:
+def test_mirror_serves_direct_gets_of_its_origin(jetstream: JetStream) -> None:
     origin = jetstream.stream(allow_direct=True)
     origin.fill("a", "b")
     mirror = jetstream.stream(mirror={"name": origin.name}, mirror_direct=True)
@@ -163,14 +165,14 @@ def test_a_mirror_answers_direct_gets_for_its_origin(jetstream: JetStream) -> No
         ({"allow_msg_schedules": True}, 10186),
     ],
 )
-def test_a_mirror_cannot_have_everything(
+def test_mirror_excludes_some_options(
     jetstream: JetStream, config: dict[str, Any], err_code: int
 ) -> None:
     body = {"name": "MIRROR", "mirror": {"name": "x"}, **config}
     assert jetstream.refused("STREAM.CREATE.MIRROR", body).err_code == err_code
 
 
-def test_a_mirror_can_become_a_stream_of_its_own(jetstream: JetStream, origin: Stream) -> None:
+def test_mirror_can_be_promoted_to_a_stream(jetstream: JetStream, origin: Stream) -> None:
     mirror = jetstream.stream(mirror={"name": origin.name})
     wait_for(mirror, [1, 3])
     refusal = mirror.update_refused(mirror={"name": "other"})
@@ -184,7 +186,7 @@ def test_a_mirror_can_become_a_stream_of_its_own(jetstream: JetStream, origin: S
 # -- sources
 
 
-def test_a_source_gives_new_sequences_and_tells_where_from(
+def test_sourced_message_has_a_new_sequence_and_an_origin_header(
     jetstream: JetStream, origin: Stream
 ) -> None:
     copy = jetstream.stream(sources=[{"name": origin.name}])
@@ -199,7 +201,7 @@ def test_a_source_gives_new_sequences_and_tells_where_from(
     assert (told["name"], told["lag"], told["seq"]) == (origin.name, 0, 3)
 
 
-def test_several_sources_come_together_with_own_messages(jetstream: JetStream) -> None:
+def test_sources_mix_with_published_messages(jetstream: JetStream) -> None:
     origins = [jetstream.stream() for _ in range(2)]
     copy = jetstream.stream(sources=[{"name": one.name} for one in origins], subjects=["own.mine"])
     for one in origins:
@@ -237,7 +239,7 @@ def test_several_sources_come_together_with_own_messages(jetstream: JetStream) -
         ({"subject_transforms": [{"src": "{s}.c", "dest": ""}]}, ["{s}.c"], None),
     ],
 )
-def test_a_source_can_select_and_rename(
+def test_source_can_filter_and_transform(
     jetstream: JetStream,
     origin: Stream,
     config: dict[str, Any],
@@ -260,13 +262,15 @@ def _filled(value: Any, name: str) -> Any:
     return value.format(s=name) if isinstance(value, str) else value
 
 
-def test_a_source_from_the_future_gives_what_is_new(jetstream: JetStream, origin: Stream) -> None:
+def test_source_with_a_future_start_time_copies_new_messages(
+    jetstream: JetStream, origin: Stream
+) -> None:
     copy = jetstream.stream(sources=[{"name": origin.name, "opt_start_time": FUTURE}])
     until(lambda: copy.info()["sources"][0]["active"] >= 0, "it is connected", PATIENCE_SECONDS)
     assert copy.state()["messages"] == 0
 
 
-def test_conditions_do_not_travel(jetstream: JetStream, origin: Stream) -> None:
+def test_expectation_headers_are_not_copied(jetstream: JetStream, origin: Stream) -> None:
     copy = jetstream.stream(sources=[{"name": origin.name}])
     origin.publish("d", Nats_Expected_Stream=origin.name, Nats_Msg_Id="1", Key="value")
     wait_for(copy, [1, 2, 3])
@@ -275,7 +279,7 @@ def test_conditions_do_not_travel(jetstream: JetStream, origin: Stream) -> None:
 
 
 @pytest.mark.parametrize(("window", "stored"), [(0, 4), (60 * SECOND, 3)])
-def test_duplicates_are_dropped_on_the_way_if_there_is_a_window(
+def test_sourced_duplicates_are_dropped_within_the_window(
     jetstream: JetStream, window: int, stored: int
 ) -> None:
     origins = [jetstream.stream() for _ in range(2)]
@@ -302,7 +306,7 @@ def test_sources_can_be_added_and_removed(jetstream: JetStream, origin: Stream) 
     assert subjects(copy)[2:] == [other.subject("x"), other.subject("y")]
 
 
-def test_a_source_comes_once_each(jetstream: JetStream, origin: Stream) -> None:
+def test_source_listed_twice_is_refused(jetstream: JetStream, origin: Stream) -> None:
     body = {"name": "TWICE", "sources": [{"name": origin.name}] * 2}
     assert jetstream.refused("STREAM.CREATE.TWICE", body).err_code == 10140
 

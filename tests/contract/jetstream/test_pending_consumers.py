@@ -50,7 +50,7 @@ def codes(replies: list[Json]) -> list[int | None]:
     return [reply.get("error", {}).get("err_code") for reply in replies]
 
 
-def test_a_list_shows_all_consumers_that_were_created_before(
+def test_list_shows_consumers_whose_creation_was_requested_earlier(
     jetstream: JetStream, name: str
 ) -> None:
     creations = [create(name, f"C{number:02}") for number in range(MANY)]
@@ -59,7 +59,7 @@ def test_a_list_shows_all_consumers_that_were_created_before(
     assert names["consumers"] == [f"C{number:02}" for number in range(MANY)]
 
 
-def test_the_last_change_of_a_consumer_is_in_force(jetstream: JetStream, name: str) -> None:
+def test_last_update_of_a_consumer_wins(jetstream: JetStream, name: str) -> None:
     changes = [create(name, "C", description=str(number)) for number in range(MANY)]
     *replies, info = asked(jetstream, *changes, (f"CONSUMER.INFO.{name}.C", None))
     said = [reply["config"]["description"] for reply in replies]
@@ -67,7 +67,7 @@ def test_the_last_change_of_a_consumer_is_in_force(jetstream: JetStream, name: s
     assert info["config"]["description"] == str(MANY - 1)
 
 
-def test_a_consumer_is_made_again_after_it_was_deleted(jetstream: JetStream, name: str) -> None:
+def test_consumer_is_recreated_after_deletion(jetstream: JetStream, name: str) -> None:
     jetstream.publish_ack(f"{name}.a", b"x")
     jetstream.done(*create(name, "C"))
     inbox = jetstream.subscribe()
@@ -86,9 +86,7 @@ def test_a_consumer_is_made_again_after_it_was_deleted(jetstream: JetStream, nam
     assert replies[3]["num_ack_pending"] == 0
 
 
-def test_consumers_that_are_being_written_count_for_the_limit(
-    jetstream: JetStream, name: str
-) -> None:
+def test_consumers_being_written_count_towards_the_limit(jetstream: JetStream, name: str) -> None:
     config = {"name": name, "subjects": [f"{name}.>"], "max_consumers": 2}
     jetstream.done(f"STREAM.DELETE.{name}")
     jetstream.done(f"STREAM.CREATE.{name}", config)
@@ -101,7 +99,7 @@ def test_consumers_that_are_being_written_count_for_the_limit(
     assert codes(replies) == [None, None, 10026, None, None]
 
 
-def test_a_stream_is_deleted_after_its_consumers_were_written(
+def test_stream_is_deleted_after_its_consumers_were_written(
     jetstream: JetStream, name: str
 ) -> None:
     creations = [create(name, f"C{number}") for number in range(MANY)]
@@ -116,7 +114,7 @@ def test_a_stream_is_deleted_after_its_consumers_were_written(
     assert replies[-1]["consumers"] == []
 
 
-def test_pauses_and_updates_of_the_stream_keep_their_order(jetstream: JetStream, name: str) -> None:
+def test_pauses_and_stream_updates_keep_their_order(jetstream: JetStream, name: str) -> None:
     config = {"name": name, "subjects": [f"{name}.>"], "description": "new"}
     replies = asked(
         jetstream,

@@ -38,7 +38,7 @@ def config(name: str, *subjects: str, **more: Any) -> Json:
     return {"name": name, "subjects": list(subjects or [f"{name}.>"]), **more}
 
 
-def test_the_same_stream_twice_is_made_once(jetstream: JetStream) -> None:
+def test_stream_requested_twice_is_created_once(jetstream: JetStream) -> None:
     name = unique("P")
     one, other, info = asked(
         jetstream,
@@ -51,7 +51,7 @@ def test_the_same_stream_twice_is_made_once(jetstream: JetStream) -> None:
     jetstream.done(f"STREAM.DELETE.{name}")
 
 
-def test_subjects_of_a_stream_that_is_being_made_are_taken(jetstream: JetStream) -> None:
+def test_subjects_of_a_stream_being_created_are_reserved(jetstream: JetStream) -> None:
     one, other = unique("P"), unique("P")
     with JetStream(jetstream.server) as second:
         inbox, late = jetstream.subscribe(), second.subscribe()
@@ -66,7 +66,7 @@ def test_subjects_of_a_stream_that_is_being_made_are_taken(jetstream: JetStream)
     jetstream.done(f"STREAM.DELETE.{one}")
 
 
-def test_a_stream_is_made_again_after_it_was_deleted(jetstream: JetStream) -> None:
+def test_stream_is_recreated_after_deletion(jetstream: JetStream) -> None:
     name = unique("P")
     jetstream.done(f"STREAM.CREATE.{name}", config(name))
     assert jetstream.publish_ack(f"{name}.a", b"old")["seq"] == 1
@@ -90,7 +90,7 @@ def test_a_stream_is_made_again_after_it_was_deleted(jetstream: JetStream) -> No
     assert replies[3]["state"]["messages"] == 0
 
 
-def test_a_consumer_is_made_behind_its_stream(jetstream: JetStream) -> None:
+def test_consumer_is_created_after_its_stream(jetstream: JetStream) -> None:
     name = unique("P")
     stream, consumer, deleted = asked(
         jetstream,

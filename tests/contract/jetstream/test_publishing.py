@@ -50,14 +50,14 @@ def outcome(answer: dict[str, object]) -> int | str:
 # -- acknowledgements
 
 
-def test_an_acknowledgement_names_stream_and_sequence(jetstream: JetStream) -> None:
+def test_publish_ack_names_stream_and_sequence(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     answer = jetstream.request(stream.subject("a"), b"x")
     assert answer.header == b""
     assert answer.payload == b'{"stream":"%s","seq":1}' % stream.name.encode()
 
 
-def test_a_duplicate_is_acknowledged_with_the_first_sequence(jetstream: JetStream) -> None:
+def test_duplicate_is_acked_with_the_first_sequence(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     stream.fill("a", "b")
     stream.publish("a", Nats_Msg_Id="1")
@@ -76,13 +76,13 @@ def test_a_refusal_names_the_stream_and_no_sequence(jetstream: JetStream) -> Non
     )
 
 
-def test_without_a_reply_the_message_is_stored_in_silence(jetstream: JetStream) -> None:
+def test_publish_without_reply_is_stored_and_gets_no_ack(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     jetstream.publish(stream.subject("a"), b"x")
     assert stream.publish("b")["seq"] == 2
 
 
-def test_a_stream_can_keep_from_acknowledging(jetstream: JetStream) -> None:
+def test_stream_with_no_ack_sends_no_publish_ack(jetstream: JetStream) -> None:
     stream = jetstream.stream(no_ack=True)
     inbox = jetstream.subscribe()
     jetstream.publish(stream.subject("a"), b"x", reply=inbox.subject)
@@ -90,7 +90,7 @@ def test_a_stream_can_keep_from_acknowledging(jetstream: JetStream) -> None:
     assert inbox.waiting() == []
 
 
-def test_subscribers_hear_a_stored_message_as_it_was_published(jetstream: JetStream) -> None:
+def test_subscribers_receive_a_stored_message_unchanged(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     heard = jetstream.subscribe(stream.subject(">"))
     header = encode_headers({"Nats-Msg-Id": "1"})
@@ -104,7 +104,7 @@ def test_subscribers_hear_a_stored_message_as_it_was_published(jetstream: JetStr
     assert message.reply.startswith(jetstream.inbox)
 
 
-def test_a_refused_message_is_heard_all_the_same(jetstream: JetStream) -> None:
+def test_refused_message_still_reaches_subscribers(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     heard = jetstream.subscribe(stream.subject(">"))
     stream.refused("a", b"x", {"Nats-Expected-Stream": "x"})
@@ -112,7 +112,7 @@ def test_a_refused_message_is_heard_all_the_same(jetstream: JetStream) -> None:
 
 
 @pytest.mark.parametrize("storage", ["file", "memory"])
-def test_any_bytes_are_kept(jetstream: JetStream, storage: str) -> None:
+def test_any_bytes_are_stored(jetstream: JetStream, storage: str) -> None:
     stream = jetstream.stream(storage=storage)
     payload = bytes(range(256)) * 40
     stream.publish("a", payload)
@@ -120,7 +120,7 @@ def test_any_bytes_are_kept(jetstream: JetStream, storage: str) -> None:
 
 
 @pytest.mark.parametrize(("storage", "overhead", "header"), [("file", 30, 4), ("memory", 16, 0)])
-def test_bytes_are_counted_by_a_rule_of_the_storage(
+def test_byte_count_depends_on_the_storage(
     jetstream: JetStream, storage: str, overhead: int, header: int
 ) -> None:
     stream = jetstream.stream(storage=storage)
@@ -136,7 +136,7 @@ def test_bytes_are_counted_by_a_rule_of_the_storage(
     "sent",
     [b"NATS/1.0 200 OK\r\nA: 1\r\n\r\n", b"NATS/1.0 503\r\nA: 1\r\n\r\n"],
 )
-def test_a_status_is_taken_off_a_stored_header(jetstream: JetStream, sent: bytes) -> None:
+def test_status_line_is_stripped_from_a_stored_header(jetstream: JetStream, sent: bytes) -> None:
     stream = jetstream.stream()
     jetstream.publish_ack(stream.subject("a"), b"x", sent)
     assert base64.b64decode(stream.get(seq=1)["hdrs"]) == b"NATS/1.0\r\nA: 1\r\n\r\n"
@@ -217,7 +217,7 @@ def test_a_status_is_taken_off_a_stored_header(jetstream: JetStream, sent: bytes
         ({"Nats-Incr": "x"}, Refusal(400, 10171, "message counter increment is invalid")),
     ],
 )
-def test_a_condition_holds_or_the_message_is_refused(
+def test_failed_expectation_refuses_the_message(
     jetstream: JetStream, headers: dict[str, str], expected: Refusal | None
 ) -> None:
     stream = jetstream.stream()
@@ -232,7 +232,7 @@ def test_a_condition_holds_or_the_message_is_refused(
         assert stream.state()["last_seq"] == 4
 
 
-def test_conditions_stay_in_the_stored_header(jetstream: JetStream) -> None:
+def test_expectation_headers_are_stored(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     stream.publish("a", Nats_Expected_Last_Sequence="0", Nats_Msg_Id="1")
     kept = base64.b64decode(stream.get(seq=1)["hdrs"])
@@ -250,7 +250,7 @@ def test_each_fault_alone_is_refused(
 
 
 @pytest.mark.parametrize(("first", "second"), PAIRS)
-def test_of_two_faults_the_first_in_order_answers(
+def test_of_two_faults_the_first_in_order_is_reported(
     jetstream: JetStream, first: tuple[dict[str, str], int], second: tuple[dict[str, str], int]
 ) -> None:
     stream = jetstream.stream()
@@ -259,14 +259,14 @@ def test_of_two_faults_the_first_in_order_answers(
     assert outcome(answer) == first[1]
 
 
-def test_a_last_sequence_counts_removed_messages(jetstream: JetStream) -> None:
+def test_last_sequence_includes_removed_messages(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     stream.fill("a", "b")
     stream.purge()
     stream.publish("a", Nats_Expected_Last_Sequence="2")
 
 
-def test_a_subject_whose_messages_are_gone_has_sequence_zero(jetstream: JetStream) -> None:
+def test_subject_without_messages_has_last_sequence_zero(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     stream.fill("a", "b")
     stream.remove(1)
@@ -297,7 +297,7 @@ def test_a_header_of_64_kib_is_refused(jetstream: JetStream) -> None:
 # -- duplicates
 
 
-def test_an_id_is_known_for_the_window_only(jetstream: JetStream) -> None:
+def test_message_id_is_remembered_for_the_window(jetstream: JetStream) -> None:
     stream = jetstream.stream(duplicate_window=100 * MILLISECOND)
     stream.publish("a", Nats_Msg_Id="1")
 
@@ -308,7 +308,7 @@ def test_an_id_is_known_for_the_window_only(jetstream: JetStream) -> None:
     assert stream.state()["messages"] == 2
 
 
-def test_an_id_is_known_though_its_message_is_gone(jetstream: JetStream) -> None:
+def test_message_id_is_remembered_after_its_message_is_removed(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     stream.publish("a", Nats_Msg_Id="1")
     stream.remove(1)
@@ -319,13 +319,13 @@ def test_an_id_is_known_though_its_message_is_gone(jetstream: JetStream) -> None
     }
 
 
-def test_a_refused_message_does_not_make_its_id_known(jetstream: JetStream) -> None:
+def test_refused_message_does_not_record_its_id(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     stream.refused("a", b"", {"Nats-Msg-Id": "1", "Nats-Expected-Last-Sequence": "7"})
     assert stream.publish("a", Nats_Msg_Id="1") == {"stream": stream.name, "seq": 1}
 
 
-def test_the_window_is_two_minutes_unless_the_age_is_less(jetstream: JetStream) -> None:
+def test_window_is_two_minutes_or_max_age_if_shorter(jetstream: JetStream) -> None:
     assert jetstream.stream(max_age=SECOND).config["duplicate_window"] == SECOND
     assert jetstream.stream(max_age=600 * SECOND).config["duplicate_window"] == 120 * SECOND
 
@@ -336,22 +336,20 @@ def test_the_window_is_two_minutes_unless_the_age_is_less(jetstream: JetStream) 
 @pytest.mark.parametrize(
     ("value", "left"), [("sub", [2, 4, 5]), ("SUB", [2, 4, 5]), ("all", [5]), ("All", [5])]
 )
-def test_a_rollup_replaces_what_came_before(
-    jetstream: JetStream, value: str, left: list[int]
-) -> None:
+def test_rollup_removes_earlier_messages(jetstream: JetStream, value: str, left: list[int]) -> None:
     stream = jetstream.stream(allow_rollup_hdrs=True)
     stream.fill("a", "b", "a", "c")
     assert stream.publish("a", b"sum", Nats_Rollup=value)["seq"] == 5
     assert stream.sequences() == left
 
 
-def test_a_rollup_of_another_kind_is_refused(jetstream: JetStream) -> None:
+def test_unknown_rollup_value_is_refused(jetstream: JetStream) -> None:
     stream = jetstream.stream(allow_rollup_hdrs=True)
     refused = stream.refused("a", b"", {"Nats-Rollup": "xx"})
     assert refused == Refusal(500, 10111, 'rollup value invalid: "xx"')
 
 
-def test_rollups_need_permission(jetstream: JetStream) -> None:
+def test_rollup_needs_allow_rollup(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     refused = stream.refused("a", b"", {"Nats-Rollup": "sub"})
     assert refused == Refusal(500, 10111, "rollup not permitted")
@@ -368,7 +366,7 @@ def test_rollups_need_permission(jetstream: JetStream) -> None:
         (["{}.b.>"], ["{}.b.c", "{}.b.c.d"], ["{}.b", "{}.a"]),
     ],
 )
-def test_a_stream_captures_what_its_subjects_match(
+def test_stream_captures_its_subjects(
     jetstream: JetStream, subjects: list[str], kept: list[str], lost: list[str]
 ) -> None:
     name = unique("S")

@@ -50,7 +50,7 @@ def pending(status: Message) -> tuple[int, int]:
 # -- messages
 
 
-def test_a_message_comes_under_its_subject_with_a_reply_that_tells_its_place(
+def test_delivery_has_the_subject_and_a_reply_with_its_sequences(
     stream: Stream, consumer: Consumer
 ) -> None:
     stream.publish("a", b"x", Key="value")
@@ -62,7 +62,7 @@ def test_a_message_comes_under_its_subject_with_a_reply_that_tells_its_place(
     assert re.fullmatch(start + r"1\.1\.1\.\d{19}\.1", message.reply)
 
 
-def test_a_message_without_header_comes_without(stream: Stream, consumer: Consumer) -> None:
+def test_message_without_header_is_delivered_without(stream: Stream, consumer: Consumer) -> None:
     stream.publish("a", b"x")
     assert consumer.fetch(1)[0].header == b""
 
@@ -71,7 +71,7 @@ def test_a_message_without_header_comes_without(stream: Stream, consumer: Consum
     "body",
     [b"", b"1", b"0", b"x", b"{}", b'{"batch":0}', b'{"batch":-1}', b'{"batch":1}', b'{"x":1}'],
 )
-def test_a_request_that_says_nothing_useful_asks_for_one(
+def test_request_without_a_usable_body_pulls_one_message(
     stream: Stream, consumer: Consumer, body: bytes
 ) -> None:
     stream.fill("a", "b")
@@ -82,20 +82,20 @@ def test_a_request_that_says_nothing_useful_asks_for_one(
 
 
 @pytest.mark.parametrize("body", [b"3", b'{"batch":3}'])
-def test_a_request_asks_for_several(stream: Stream, consumer: Consumer, body: bytes) -> None:
+def test_batch_pulls_several_messages(stream: Stream, consumer: Consumer, body: bytes) -> None:
     stream.fill("a", "b", "c", "d")
     inbox = consumer.client.pull(stream.name, consumer.name, body)
     assert stream_sequences(inbox.take(3)) == [1, 2, 3]
     assert inbox.waiting() == []
 
 
-def test_a_request_waits_for_messages_to_come(stream: Stream, consumer: Consumer) -> None:
+def test_request_waits_for_later_messages(stream: Stream, consumer: Consumer) -> None:
     inbox = consumer.pull(batch=2)
     stream.fill("a", "b", "c")
     assert stream_sequences(inbox.take(2)) == [1, 2]
 
 
-def test_waiting_requests_take_turns(stream: Stream, consumer: Consumer) -> None:
+def test_waiting_requests_are_served_in_turn(stream: Stream, consumer: Consumer) -> None:
     first = consumer.pull(batch=2, expires=10 * SECOND)
     second = consumer.pull(batch=2, expires=10 * SECOND)
     until(lambda: consumer.info()["num_waiting"] == 2, "both wait")
@@ -104,7 +104,7 @@ def test_waiting_requests_take_turns(stream: Stream, consumer: Consumer) -> None
     assert stream_sequences(second.take(2)) == [2, 4]
 
 
-def test_a_request_nobody_listens_to_is_passed_over(stream: Stream, consumer: Consumer) -> None:
+def test_request_without_a_subscriber_is_skipped(stream: Stream, consumer: Consumer) -> None:
     gone = consumer.pull(batch=5, expires=10 * SECOND)
     here = consumer.pull(batch=2, expires=10 * SECOND)
     until(lambda: consumer.info()["num_waiting"] == 2, "both wait")
@@ -113,7 +113,7 @@ def test_a_request_nobody_listens_to_is_passed_over(stream: Stream, consumer: Co
     assert stream_sequences(here.take(2)) == [1, 2]
 
 
-def test_headers_only_leaves_the_size(stream: Stream) -> None:
+def test_headers_only_carries_the_payload_size(stream: Stream) -> None:
     consumer = stream.consumer(headers_only=True)
     stream.publish("a", b"x" * 77, Key="value")
     stream.publish("a", b"xy")
@@ -126,7 +126,7 @@ def test_headers_only_leaves_the_size(stream: Stream) -> None:
 # -- the end of a request
 
 
-def test_without_waiting_the_end_of_the_stream_is_told(stream: Stream, consumer: Consumer) -> None:
+def test_no_wait_reports_the_end_of_the_stream(stream: Stream, consumer: Consumer) -> None:
     stream.fill("a", "b")
     for expected in ([1, 2], []):
         *messages, status = consumer.pull(batch=9, no_wait=True).until_status()
@@ -143,7 +143,7 @@ def test_a_full_batch_ends_without_a_status(stream: Stream, consumer: Consumer) 
     assert inbox.waiting() == []
 
 
-def test_an_expired_request_tells_what_it_did_not_get(stream: Stream, consumer: Consumer) -> None:
+def test_expired_request_reports_the_missing_messages(stream: Stream, consumer: Consumer) -> None:
     stream.fill("a", "b")
     *messages, status = consumer.pull(batch=5, expires=SHORT).until_status()
     assert len(messages) == 2
@@ -151,7 +151,7 @@ def test_an_expired_request_tells_what_it_did_not_get(stream: Stream, consumer: 
     assert pending(status) == (3, 0)
 
 
-def test_no_wait_with_an_expiry_waits_only_when_there_is_nothing(
+def test_no_wait_with_expiry_waits_only_if_nothing_is_available(
     stream: Stream, consumer: Consumer
 ) -> None:
     [status] = consumer.pull(batch=5, expires=SHORT, no_wait=True).until_status()
@@ -163,9 +163,7 @@ def test_no_wait_with_an_expiry_waits_only_when_there_is_nothing(
     assert status.status == NO_MESSAGES
 
 
-def test_an_expired_request_tells_the_bytes_it_did_not_get(
-    stream: Stream, consumer: Consumer
-) -> None:
+def test_expired_request_reports_the_missing_bytes(stream: Stream, consumer: Consumer) -> None:
     stream.publish("a", b"x" * 500)
     inbox = consumer.pull(batch=5, max_bytes=5000, expires=SHORT)
     message, status = inbox.until_status()
@@ -186,7 +184,7 @@ def test_a_message_that_is_too_large_ends_the_request(stream: Stream, consumer: 
     assert pending(status) == (2, 700 - size)
 
 
-def test_a_full_batch_tells_the_bytes_that_are_left(stream: Stream, consumer: Consumer) -> None:
+def test_full_batch_reports_the_remaining_bytes(stream: Stream, consumer: Consumer) -> None:
     stream.publish("a", b"x" * 500)
     message, status = consumer.pull(batch=1, max_bytes=5000, expires=SECOND).until_status()
     assert status.status == "409 Batch Completed"
@@ -194,21 +192,21 @@ def test_a_full_batch_tells_the_bytes_that_are_left(stream: Stream, consumer: Co
     assert pending(status) == (0, 5000 - size)
 
 
-def test_waiting_requests_are_told_of_the_consumers_end(consumer: Consumer) -> None:
+def test_deleting_the_consumer_ends_waiting_requests(consumer: Consumer) -> None:
     inbox = consumer.pull(expires=10 * SECOND)
     until(lambda: consumer.info()["num_waiting"] == 1, "it waits")
     consumer.delete()
     assert inbox.next().header == b"NATS/1.0 409 Consumer Deleted\r\n\r\n"
 
 
-def test_waiting_requests_are_told_of_the_streams_end(stream: Stream, consumer: Consumer) -> None:
+def test_deleting_the_stream_ends_waiting_requests(stream: Stream, consumer: Consumer) -> None:
     inbox = consumer.pull(expires=10 * SECOND)
     until(lambda: consumer.info()["num_waiting"] == 1, "it waits")
     stream.delete()
     assert inbox.next().header == b"NATS/1.0 409 Consumer Deleted\r\n\r\n"
 
 
-def test_a_request_can_be_kept_informed_of_silence(stream: Stream, consumer: Consumer) -> None:
+def test_waiting_request_gets_idle_heartbeats(stream: Stream, consumer: Consumer) -> None:
     stream.fill("a", "b")
     consumer.fetch(2)
     inbox = consumer.pull(batch=2, expires=4 * SHORT, idle_heartbeat=SHORT)
@@ -245,7 +243,9 @@ def test_a_request_can_be_kept_informed_of_silence(stream: Stream, consumer: Con
         ({"priority": -1}, "400 Bad Request - Priority must be between 0 and 9"),
     ],
 )
-def test_a_bad_request_is_told_why(consumer: Consumer, body: dict[str, Any], status: str) -> None:
+def test_bad_request_status_has_the_reason(
+    consumer: Consumer, body: dict[str, Any], status: str
+) -> None:
     assert raw(consumer, body).header == f"NATS/1.0 {status}\r\n\r\n".encode()
 
 
@@ -275,7 +275,7 @@ def test_a_request_above_the_consumers_caps_is_refused(
     assert raw(consumer, body).header == f"NATS/1.0 {status}\r\n\r\n".encode()
 
 
-def test_so_many_requests_may_wait(stream: Stream) -> None:
+def test_max_waiting_is_enforced(stream: Stream) -> None:
     consumer = stream.consumer(max_waiting=1)
     waiting = consumer.pull(expires=10 * SECOND)
     until(lambda: consumer.info()["num_waiting"] == 1, "one waits")
@@ -285,7 +285,7 @@ def test_so_many_requests_may_wait(stream: Stream) -> None:
     assert stream_sequences([waiting.next()]) == [1]
 
 
-def test_a_refusal_for_too_many_is_kept_from_requests_with_heartbeats(stream: Stream) -> None:
+def test_max_waiting_status_is_not_sent_to_requests_with_heartbeats(stream: Stream) -> None:
     consumer = stream.consumer(max_waiting=1)
     consumer.pull(expires=10 * SECOND)
     until(lambda: consumer.info()["num_waiting"] == 1, "one waits")
@@ -308,7 +308,7 @@ def test_an_unknown_consumer_has_no_responders(stream: Stream) -> None:
 # -- how much may be out
 
 
-def test_unacknowledged_messages_hold_back_more(stream: Stream) -> None:
+def test_max_ack_pending_stops_delivery(stream: Stream) -> None:
     consumer = stream.consumer(ack_policy="explicit", max_ack_pending=2)
     stream.fill("a", "b", "c", "d")
     inbox = consumer.pull(batch=4, expires=10 * SECOND)
@@ -319,7 +319,7 @@ def test_unacknowledged_messages_hold_back_more(stream: Stream) -> None:
     assert stream_sequences([inbox.next()]) == [3]
 
 
-def test_at_the_ack_limit_the_first_heartbeat_ends_a_request_that_does_not_wait(
+def test_at_max_ack_pending_the_first_heartbeat_ends_a_no_wait_request(
     stream: Stream,
 ) -> None:
     consumer = stream.consumer(ack_policy="explicit", max_ack_pending=2)
@@ -330,7 +330,7 @@ def test_at_the_ack_limit_the_first_heartbeat_ends_a_request_that_does_not_wait(
     assert status.header == b"NATS/1.0 404 No Messages\r\n\r\n"
 
 
-def test_at_the_ack_limit_the_heartbeat_of_another_request_ends_one_that_does_not_wait(
+def test_at_max_ack_pending_a_heartbeat_of_another_request_ends_a_no_wait_request(
     stream: Stream,
 ) -> None:
     consumer = stream.consumer(ack_policy="explicit", max_ack_pending=2)
@@ -343,7 +343,7 @@ def test_at_the_ack_limit_the_heartbeat_of_another_request_ends_one_that_does_no
     assert other.next().status == "100 Idle Heartbeat"
 
 
-def test_at_the_ack_limit_a_request_that_was_given_nothing_waits_to_its_expiry(
+def test_at_max_ack_pending_an_unserved_request_waits_until_it_expires(
     stream: Stream,
 ) -> None:
     consumer = stream.consumer(ack_policy="explicit", max_ack_pending=1)
@@ -356,13 +356,13 @@ def test_at_the_ack_limit_a_request_that_was_given_nothing_waits_to_its_expiry(
     assert status.status == TIMEOUT
 
 
-def test_pending_counts_what_the_filter_selects(stream: Stream) -> None:
+def test_num_pending_counts_matching_messages(stream: Stream) -> None:
     consumer = stream.consumer(ack_policy="explicit", filter_subject=stream.subject("a"))
     stream.fill("a", "b", "a", "b", "a")
     assert [ack_fields(one)[3] for one in consumer.fetch(3)] == [2, 1, 0]
 
 
-def test_pending_follows_removals(stream: Stream, consumer: Consumer) -> None:
+def test_num_pending_follows_removals(stream: Stream, consumer: Consumer) -> None:
     stream.fill("a", "b", "c", "d")
     stream.remove(3)
     assert consumer.info()["num_pending"] == 3

@@ -45,7 +45,7 @@ def next_status(inbox: Subscription, status: str) -> Message:
 # -- delivery
 
 
-def test_messages_come_under_their_subject_as_soon_as_somebody_listens(stream: Stream) -> None:
+def test_messages_are_pushed_as_soon_as_a_client_subscribes(stream: Stream) -> None:
     stream.publish("a", b"x", Key="value")
     inbox = listen(stream)
     consumer = stream.consumer(deliver_subject=inbox.subject, ack_policy="explicit")
@@ -69,7 +69,7 @@ def test_without_interest_nothing_is_delivered(stream: Stream) -> None:
     until(lambda: bound(consumer), "it is bound")
 
 
-def test_a_durable_consumer_goes_on_when_interest_returns(stream: Stream) -> None:
+def test_durable_consumer_resumes_when_interest_returns(stream: Stream) -> None:
     inbox = listen(stream)
     consumer = stream.consumer(deliver_subject=inbox.subject, ack_policy="explicit")
     stream.fill("a", "b")
@@ -82,7 +82,7 @@ def test_a_durable_consumer_goes_on_when_interest_returns(stream: Stream) -> Non
     assert stream_sequences([again.next()]) == [3]
 
 
-def test_an_ephemeral_consumer_ends_without_interest(stream: Stream) -> None:
+def test_ephemeral_consumer_is_deleted_without_interest(stream: Stream) -> None:
     inbox = listen(stream)
     body = {
         "stream_name": stream.name,
@@ -95,7 +95,7 @@ def test_an_ephemeral_consumer_ends_without_interest(stream: Stream) -> None:
     until(lambda: "error" in stream.client.call(info), "it is gone")
 
 
-def test_a_bound_consumer_cannot_be_taken_elsewhere(stream: Stream) -> None:
+def test_deliver_subject_of_a_bound_consumer_cannot_change(stream: Stream) -> None:
     inbox = listen(stream)
     consumer = stream.consumer("d", deliver_subject=inbox.subject)
     until(lambda: bound(consumer), "it is bound")
@@ -108,7 +108,7 @@ def test_a_bound_consumer_cannot_be_taken_elsewhere(stream: Stream) -> None:
     assert moved.info()["config"]["deliver_subject"] == elsewhere
 
 
-def test_a_group_is_served_by_its_queue(stream: Stream) -> None:
+def test_deliver_group_is_served_as_a_queue_group(stream: Stream) -> None:
     stream.fill("a", "b", "c", "d")
     subject = unique("deliver")
     plain = stream.client.subscribe(subject)
@@ -121,7 +121,7 @@ def test_a_group_is_served_by_its_queue(stream: Stream) -> None:
     assert sorted(stream_sequences(shared)) == [1, 2, 3, 4]
 
 
-def test_unacknowledged_messages_hold_back_more(stream: Stream) -> None:
+def test_max_ack_pending_stops_delivery(stream: Stream) -> None:
     stream.fill("a", "b", "c")
     inbox = listen(stream)
     consumer = stream.consumer(
@@ -134,7 +134,7 @@ def test_unacknowledged_messages_hold_back_more(stream: Stream) -> None:
     assert stream_sequences([inbox.next()]) == [3]
 
 
-def test_a_message_that_is_not_acknowledged_comes_again(stream: Stream) -> None:
+def test_unacked_message_is_redelivered(stream: Stream) -> None:
     stream.fill("a", "b")
     inbox = listen(stream)
     stream.consumer(deliver_subject=inbox.subject, ack_policy="explicit", ack_wait=BEAT)
@@ -142,7 +142,7 @@ def test_a_message_that_is_not_acknowledged_comes_again(stream: Stream) -> None:
     assert places == [(1, 1, 1), (1, 2, 2), (2, 1, 3), (2, 2, 4)]
 
 
-def test_a_rate_limit_slows_but_does_not_lose(stream: Stream) -> None:
+def test_rate_limit_slows_delivery_without_loss(stream: Stream) -> None:
     for _ in range(5):
         stream.publish("a", b"x" * 1000)
     inbox = listen(stream)
@@ -157,7 +157,7 @@ def test_replay_keeps_the_order(stream: Stream) -> None:
     assert stream_sequences(inbox.take(3)) == [1, 2, 3]
 
 
-def test_headers_only_leaves_the_size(stream: Stream) -> None:
+def test_headers_only_carries_the_payload_size(stream: Stream) -> None:
     stream.publish("a", b"x" * 9)
     inbox = listen(stream)
     stream.consumer(deliver_subject=inbox.subject, headers_only=True)
@@ -168,7 +168,7 @@ def test_headers_only_leaves_the_size(stream: Stream) -> None:
     )
 
 
-def test_a_consumer_can_be_paused_on_the_way(stream: Stream) -> None:
+def test_push_consumer_can_be_paused(stream: Stream) -> None:
     inbox = listen(stream)
     consumer = stream.consumer(deliver_subject=inbox.subject)
     stream.publish("a")
@@ -186,7 +186,7 @@ def test_a_consumer_can_be_paused_on_the_way(stream: Stream) -> None:
 # -- heartbeats and flow control
 
 
-def test_silence_is_filled_with_heartbeats(stream: Stream) -> None:
+def test_idle_heartbeats_are_sent_when_nothing_is_delivered(stream: Stream) -> None:
     stream.fill("a", "b")
     inbox = listen(stream)
     stream.consumer(deliver_subject=inbox.subject, idle_heartbeat=BEAT)
@@ -210,7 +210,7 @@ def flooded(stream: Stream, **config: Any) -> tuple[Subscription, Consumer]:
     return inbox, consumer
 
 
-def test_flow_control_stops_until_it_is_answered(stream: Stream) -> None:
+def test_flow_control_stops_delivery_until_the_client_replies(stream: Stream) -> None:
     inbox, consumer = flooded(stream)
     request = next_status(inbox, FLOW)
     start = re.escape(f"$JS.FC.{stream.name}.{consumer.name}.")
@@ -235,7 +235,7 @@ def test_a_window_of_one_megabyte_is_sent_before_the_first_request(stream: Strea
     assert stream_sequences(before) == [*range(1, 12)]
 
 
-def test_an_answered_stream_ends_without_stalling(stream: Stream) -> None:
+def test_delivery_completes_when_flow_control_is_answered(stream: Stream) -> None:
     inbox, _ = flooded(stream)
     seen: list[int] = []
     while len(seen) < 31:
@@ -249,7 +249,7 @@ def test_an_answered_stream_ends_without_stalling(stream: Stream) -> None:
     assert "Nats-Consumer-Stalled" not in beat.headers
 
 
-def test_flow_control_can_acknowledge(stream: Stream) -> None:
+def test_flow_control_reply_can_ack(stream: Stream) -> None:
     inbox = listen(stream)
     stream.fill("a", "b", "c")
     consumer = stream.consumer(

@@ -53,16 +53,14 @@ def invalid(text: str) -> Refusal:
         "ACCOUNT.PURGE.$G",
     ],
 )
-def test_a_subject_that_is_no_endpoint_is_neither_answered_nor_without_responders(
-    jetstream: JetStream, api: str
-) -> None:
+def test_unknown_api_subject_gets_no_reply_and_no_503(jetstream: JetStream, api: str) -> None:
     inbox = jetstream.subscribe()
     jetstream.publish(API + api, b"", reply=inbox.subject)
     jetstream.done("INFO")
     assert inbox.waiting() == []
 
 
-def test_a_request_without_reply_is_obeyed(jetstream: JetStream) -> None:
+def test_request_without_reply_subject_is_performed(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     jetstream.publish(f"{API}STREAM.DELETE.{stream.name}")
     names = f"CONSUMER.NAMES.{stream.name}"
@@ -98,7 +96,7 @@ def test_without_jetstream_there_are_no_responders(
         ("STREAM.CANCEL_MOVE.{s}", NOT_CLUSTERED),
     ],
 )
-def test_a_request_about_nothing_is_refused(
+def test_request_about_a_missing_asset_is_refused(
     jetstream: JetStream, api: str, refusal: Refusal
 ) -> None:
     assert jetstream.refused(api.format(s=jetstream.stream().name)) == refusal
@@ -124,7 +122,7 @@ def test_a_request_about_nothing_is_refused(
         ("CONSUMER.INFO.nope.c", b"", {}),
     ],
 )
-def test_a_refusal_carries_the_fields_of_its_kind_that_are_always_there(
+def test_refusal_carries_the_required_fields_of_its_response_type(
     jetstream: JetStream, api: str, body: bytes, more: dict[str, object]
 ) -> None:
     answer = jetstream.call(api.format(s=jetstream.stream().name), body)
@@ -151,7 +149,7 @@ def test_a_refusal_carries_the_fields_of_its_kind_that_are_always_there(
         ("CONSUMER.INFO.{s}.nope", NO_CONSUMER),
     ],
 )
-def test_a_body_is_empty_when_it_says_nothing(
+def test_body_without_content_counts_as_empty(
     jetstream: JetStream, api: str, refusal: Refusal, body: bytes
 ) -> None:
     assert jetstream.refused(api.format(s=jetstream.stream().name), body) == refusal
@@ -161,9 +159,7 @@ def test_a_body_is_empty_when_it_says_nothing(
 @pytest.mark.parametrize(
     "api", ["STREAM.DELETE.nope", "CONSUMER.INFO.{s}.nope", "CONSUMER.DELETE.{s}.nope"]
 )
-def test_a_request_that_takes_no_body_refuses_one_first(
-    jetstream: JetStream, api: str, body: bytes
-) -> None:
+def test_unexpected_body_is_refused_first(jetstream: JetStream, api: str, body: bytes) -> None:
     assert jetstream.refused(api.format(s=jetstream.stream().name), body) == NOT_EMPTY
 
 
@@ -180,7 +176,7 @@ def test_a_request_that_takes_no_body_refuses_one_first(
         "INFO",
     ],
 )
-def test_a_request_with_an_optional_body_ignores_what_is_no_object(
+def test_optional_body_that_is_not_an_object_is_ignored(
     jetstream: JetStream, api: str, body: bytes
 ) -> None:
     jetstream.done(api.format(s=jetstream.stream().name), body)
@@ -240,9 +236,7 @@ def test_an_unknown_field_is_refused_by_name(jetstream: JetStream, api: str) -> 
         (b"}", "invalid character '}' looking for beginning of object key string at offset"),
     ],
 )
-def test_json_that_does_not_fit_is_refused_as_such(
-    jetstream: JetStream, more: bytes, text: str
-) -> None:
+def test_json_of_the_wrong_type_is_refused(jetstream: JetStream, more: bytes, text: str) -> None:
     code, err_code, description = jetstream.refused("STREAM.CREATE.N2", b'{"name":"N2",' + more)
     assert (code, err_code) == (400, 10025)
     assert description.startswith("invalid JSON: ")
@@ -259,7 +253,7 @@ def test_json_that_does_not_fit_is_refused_as_such(
     ],
     ids=["case of keys", "null is absent", "blanks", "the last of equal keys"],
 )
-def test_json_is_read_generously_where_go_does(jetstream: JetStream, body: bytes) -> None:
+def test_json_is_read_as_leniently_as_by_go(jetstream: JetStream, body: bytes) -> None:
     config = jetstream.done("STREAM.CREATE.N3", body)["config"]
     jetstream.done("STREAM.DELETE.N3")
     assert (config["name"], config["subjects"], config["max_msgs"]) == ("N3", ["n3"], 7)
@@ -280,7 +274,7 @@ def test_angle_brackets_and_ampersands_are_escaped(jetstream: JetStream) -> None
     "api",
     ["INFO", "STREAM.NAMES", "STREAM.INFO.{s}", "STREAM.CREATE.{s}", "CONSUMER.INFO.{s}.c"],
 )
-def test_a_level_above_the_servers_is_refused_before_all_else(
+def test_required_api_level_above_the_servers_is_refused_first(
     jetstream: JetStream, api: str, level: str
 ) -> None:
     stream = jetstream.stream()
@@ -289,12 +283,12 @@ def test_a_level_above_the_servers_is_refused_before_all_else(
 
 
 @pytest.mark.parametrize("level", ["0", "5", "-1", ""])
-def test_a_level_the_server_has_is_no_obstacle(jetstream: JetStream, level: str) -> None:
+def test_supported_api_level_is_accepted(jetstream: JetStream, level: str) -> None:
     jetstream.done("STREAM.NAMES", None, {LEVEL_HEADER: level})
 
 
 @pytest.mark.parametrize("level", ["6", "x"])
-def test_messages_under_a_level_too_high_are_refused_with_a_status(
+def test_direct_get_above_the_api_level_is_refused_with_a_status(
     jetstream: JetStream, level: str
 ) -> None:
     stream = jetstream.stream(allow_direct=True)

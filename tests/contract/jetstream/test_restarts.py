@@ -54,7 +54,7 @@ def described(stream: Stream) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("number", ENDS)
-def test_a_stream_is_as_it_was(server: ServerUnderTest, number: signal.Signals) -> None:
+def test_stream_survives_restart(server: ServerUnderTest, number: signal.Signals) -> None:
     with life(server) as client:
         stream = client.stream("S", max_msgs=100, description="x", metadata={"mine": "1"})
         for place in range(60):
@@ -71,7 +71,7 @@ def test_a_stream_is_as_it_was(server: ServerUnderTest, number: signal.Signals) 
 
 
 @pytest.mark.parametrize("number", ENDS)
-def test_a_purged_stream_keeps_its_sequence(
+def test_purged_stream_keeps_its_sequence_over_restart(
     server: ServerUnderTest, number: signal.Signals
 ) -> None:
     with life(server) as client:
@@ -86,7 +86,7 @@ def test_a_purged_stream_keeps_its_sequence(
         assert stream.publish("a")["seq"] == 4
 
 
-def test_what_is_in_memory_is_gone(server: ServerUnderTest) -> None:
+def test_memory_stream_is_removed_by_restart(server: ServerUnderTest) -> None:
     with life(server) as client:
         client.stream("MEMORY", storage="memory")
         client.stream("FILE")
@@ -95,7 +95,7 @@ def test_what_is_in_memory_is_gone(server: ServerUnderTest) -> None:
         assert client.done("STREAM.NAMES")["streams"] == ["FILE"]
 
 
-def test_what_was_deleted_stays_deleted(server: ServerUnderTest) -> None:
+def test_deleted_messages_stay_deleted_after_restart(server: ServerUnderTest) -> None:
     with life(server) as client:
         client.stream("KEPT").consumer("kept")
         again(client, "KEPT").consumer("gone").delete()
@@ -107,7 +107,7 @@ def test_what_was_deleted_stays_deleted(server: ServerUnderTest) -> None:
         assert client.done("CONSUMER.NAMES.KEPT")["consumers"] == ["kept"]
 
 
-def test_a_consumer_goes_on_where_it_was(server: ServerUnderTest) -> None:
+def test_consumer_resumes_after_restart(server: ServerUnderTest) -> None:
     with life(server) as client:
         stream = client.stream("S")
         stream.fill("a", "b", "c", "d", "e")
@@ -154,7 +154,9 @@ def test_restart_moves_a_consumer_back_to_the_end_of_its_stream(server: ServerUn
         assert stream_sequences(consumer.fetch(1)) == [4]
 
 
-def test_an_unacknowledged_message_comes_again_with_its_count(server: ServerUnderTest) -> None:
+def test_unacked_message_is_redelivered_with_its_count_after_restart(
+    server: ServerUnderTest,
+) -> None:
     with life(server) as client:
         stream = client.stream("S")
         stream.publish("a")
@@ -167,7 +169,7 @@ def test_an_unacknowledged_message_comes_again_with_its_count(server: ServerUnde
         assert ack_fields(consumer.fetch(1)[0])[:2] == (3, 1)
 
 
-def test_known_ids_stay_known(server: ServerUnderTest) -> None:
+def test_message_ids_survive_restart(server: ServerUnderTest) -> None:
     with life(server) as client:
         stream = client.stream("S")
         stream.publish("a", Nats_Msg_Id="1")
@@ -176,7 +178,7 @@ def test_known_ids_stay_known(server: ServerUnderTest) -> None:
         assert again(client, "S").publish("b", Nats_Msg_Id="1")["duplicate"] is True
 
 
-def test_a_sum_goes_on(server: ServerUnderTest) -> None:
+def test_counter_survives_restart(server: ServerUnderTest) -> None:
     with life(server) as client:
         client.stream("S", allow_msg_counter=True).publish("a", Nats_Incr="40")
     end(server, signal.SIGKILL)
@@ -184,7 +186,7 @@ def test_a_sum_goes_on(server: ServerUnderTest) -> None:
         assert again(client, "S").publish("a", Nats_Incr="2")["val"] == "42"
 
 
-def test_time_goes_on(server: ServerUnderTest) -> None:
+def test_message_age_continues_over_restart(server: ServerUnderTest) -> None:
     with life(server) as client:
         stream = client.stream("S", allow_msg_ttl=True, allow_msg_schedules=True)
         stream.publish("short", Nats_TTL="1")
@@ -205,7 +207,7 @@ def test_time_goes_on(server: ServerUnderTest) -> None:
         )
 
 
-def test_work_that_is_done_stays_done(server: ServerUnderTest) -> None:
+def test_acked_work_stays_acked_after_restart(server: ServerUnderTest) -> None:
     with life(server) as client:
         stream = client.stream("S", retention="workqueue")
         stream.fill("a", "b", "c")
@@ -220,7 +222,7 @@ def test_work_that_is_done_stays_done(server: ServerUnderTest) -> None:
         assert stream.sequences() == [3]
 
 
-def test_a_source_does_not_begin_again(server: ServerUnderTest) -> None:
+def test_source_resumes_after_restart(server: ServerUnderTest) -> None:
     with life(server) as client:
         origin = client.stream("O")
         origin.fill("a", "b")
@@ -234,7 +236,7 @@ def test_a_source_does_not_begin_again(server: ServerUnderTest) -> None:
         assert [copy.get(seq=seq)["subject"] for seq in copy.sequences()] == ["O.a", "O.b", "O.c"]
 
 
-def test_a_pause_lasts(server: ServerUnderTest) -> None:
+def test_pause_survives_restart(server: ServerUnderTest) -> None:
     with life(server) as client:
         stream = client.stream("S")
         stream.publish("a")
@@ -245,7 +247,7 @@ def test_a_pause_lasts(server: ServerUnderTest) -> None:
         assert (info["paused"], info["config"]["pause_until"]) == (True, FAR)
 
 
-def test_an_open_batch_is_forgotten(server: ServerUnderTest) -> None:
+def test_open_batch_is_abandoned_by_restart(server: ServerUnderTest) -> None:
     fields = {"Nats-Batch-Id": "b", "Nats-Batch-Sequence": "1"}
     with life(server) as client:
         stream = client.stream("S", allow_atomic=True)
@@ -258,7 +260,7 @@ def test_an_open_batch_is_forgotten(server: ServerUnderTest) -> None:
         assert stream.refused("a", b"x", commit).err_code == 10176
 
 
-def test_waiting_requests_are_told_of_an_orderly_end(server: ServerUnderTest) -> None:
+def test_orderly_shutdown_ends_waiting_requests(server: ServerUnderTest) -> None:
     with life(server) as client:
         consumer = client.stream("S").consumer("c", ack_policy="explicit")
         waiting = consumer.pull(batch=3, expires=30_000_000_000)
@@ -269,7 +271,7 @@ def test_waiting_requests_are_told_of_an_orderly_end(server: ServerUnderTest) ->
         assert status.fields == [("Nats-Pending-Messages", "3"), ("Nats-Pending-Bytes", "0")]
 
 
-def test_another_first_sequence_does_not_move_an_empty_stream(server: ServerUnderTest) -> None:
+def test_changed_first_sequence_does_not_move_an_empty_stream(server: ServerUnderTest) -> None:
     with life(server) as client:
         stream = client.stream("S", first_seq=1000)
         stream.update(first_seq=77)

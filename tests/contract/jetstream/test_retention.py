@@ -29,7 +29,7 @@ def refused(what: str) -> Refusal:
 
 
 @pytest.mark.parametrize("storage", STORAGES)
-def test_the_oldest_go_when_there_are_too_many(jetstream: JetStream, storage: str) -> None:
+def test_max_msgs_removes_the_oldest(jetstream: JetStream, storage: str) -> None:
     stream = jetstream.stream(storage=storage, max_msgs=3)
     stream.fill("a", "b", "a", "b", "a")
     state = stream.state()
@@ -37,7 +37,7 @@ def test_the_oldest_go_when_there_are_too_many(jetstream: JetStream, storage: st
 
 
 @pytest.mark.parametrize("storage", STORAGES)
-def test_the_oldest_go_when_they_are_too_large(jetstream: JetStream, storage: str) -> None:
+def test_max_bytes_removes_the_oldest(jetstream: JetStream, storage: str) -> None:
     stream = jetstream.stream(storage=storage)
     stream.publish("a", b"x" * 100)
     size = stream.state()["bytes"]
@@ -49,7 +49,7 @@ def test_the_oldest_go_when_they_are_too_large(jetstream: JetStream, storage: st
 
 
 @pytest.mark.parametrize("storage", STORAGES)
-def test_the_oldest_of_a_subject_go_when_it_has_too_many(
+def test_max_msgs_per_subject_removes_the_oldest_of_the_subject(
     jetstream: JetStream, storage: str
 ) -> None:
     stream = jetstream.stream(storage=storage, max_msgs_per_subject=2)
@@ -58,14 +58,14 @@ def test_the_oldest_of_a_subject_go_when_it_has_too_many(
     assert stream.state()["num_subjects"] == 3
 
 
-def test_a_subjects_limit_is_applied_before_the_streams(jetstream: JetStream) -> None:
+def test_subject_limit_applies_before_the_stream_limit(jetstream: JetStream) -> None:
     stream = jetstream.stream(max_msgs_per_subject=1, max_msgs=2)
     stream.fill("a", "b", "b")
     assert stream.sequences() == [1, 3]
 
 
 @pytest.mark.parametrize("storage", STORAGES)
-def test_messages_go_when_they_are_old(jetstream: JetStream, storage: str) -> None:
+def test_max_age_removes_old_messages(jetstream: JetStream, storage: str) -> None:
     stream = jetstream.stream(storage=storage, max_age=200 * MILLISECOND)
     stream.fill("a", "b")
     until(lambda: stream.state()["messages"] == 0, "both are gone")
@@ -73,7 +73,7 @@ def test_messages_go_when_they_are_old(jetstream: JetStream, storage: str) -> No
     assert (state["first_seq"], state["last_seq"], state["bytes"]) == (3, 2, 0)
 
 
-def test_an_age_set_later_is_counted_from_publishing(jetstream: JetStream) -> None:
+def test_max_age_set_later_counts_from_publishing(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     stream.fill("a", "b")
     stream.update(max_age=100 * MILLISECOND, duplicate_window=100 * MILLISECOND)
@@ -85,9 +85,7 @@ def test_an_age_set_later_is_counted_from_publishing(jetstream: JetStream) -> No
 
 @pytest.mark.parametrize("storage", STORAGES)
 @pytest.mark.parametrize("retention", RETENTIONS)
-def test_a_full_stream_can_refuse_by_count(
-    jetstream: JetStream, retention: str, storage: str
-) -> None:
+def test_discard_new_refuses_by_count(jetstream: JetStream, retention: str, storage: str) -> None:
     stream = jetstream.stream(storage=storage, retention=retention, discard="new", max_msgs=2)
     stream.consumer(ack_policy="explicit")
     stream.fill("a", "b")
@@ -98,7 +96,7 @@ def test_a_full_stream_can_refuse_by_count(
 
 
 @pytest.mark.parametrize("storage", STORAGES)
-def test_a_full_stream_can_refuse_by_size(jetstream: JetStream, storage: str) -> None:
+def test_discard_new_refuses_by_size(jetstream: JetStream, storage: str) -> None:
     stream = jetstream.stream(storage=storage)
     stream.publish("a", b"x" * 100)
     size = stream.state()["bytes"]
@@ -110,7 +108,9 @@ def test_a_full_stream_can_refuse_by_size(jetstream: JetStream, storage: str) ->
     stream.publish("a", b"x" * 100)
 
 
-def test_a_subject_makes_room_for_itself_unless_told_not_to(jetstream: JetStream) -> None:
+def test_subject_limit_removes_its_oldest_unless_discard_new_per_subject(
+    jetstream: JetStream,
+) -> None:
     stream = jetstream.stream(discard="new", max_msgs_per_subject=1)
     stream.fill("a", "a")
     assert stream.sequences() == [2]
@@ -128,7 +128,7 @@ def test_a_subject_makes_room_for_itself_unless_told_not_to(jetstream: JetStream
         ({"max_msgs": 2, "max_msgs_per_subject": 2}, ["a", "b", "a"], None),
     ],
 )
-def test_a_full_stream_takes_a_message_that_replaces_another(
+def test_full_stream_accepts_a_message_that_replaces_another(
     jetstream: JetStream, config: dict[str, Any], rests: list[str], outcome: list[int] | None
 ) -> None:
     stream = jetstream.stream(discard="new", **config)
@@ -143,14 +143,14 @@ def test_a_full_stream_takes_a_message_that_replaces_another(
 # -- interest
 
 
-def test_without_consumers_a_message_passes_by(jetstream: JetStream) -> None:
+def test_interest_stream_without_consumers_stores_nothing(jetstream: JetStream) -> None:
     stream = jetstream.stream(retention="interest")
     assert stream.publish("a") == {"stream": stream.name, "seq": 1}
     state = stream.state()
     assert (state["messages"], state["first_seq"], state["last_seq"]) == (0, 2, 1)
 
 
-def test_a_message_stays_until_every_interested_consumer_has_acked(jetstream: JetStream) -> None:
+def test_message_stays_until_all_interested_consumers_acked(jetstream: JetStream) -> None:
     stream = jetstream.stream(retention="interest")
     first = stream.consumer(ack_policy="explicit")
     second = stream.consumer(ack_policy="explicit")
@@ -173,7 +173,7 @@ def test_only_a_consumer_whose_filter_matches_is_interested(jetstream: JetStream
     until(lambda: stream.sequences() == [], "all are gone")
 
 
-def test_without_acks_delivery_is_enough(jetstream: JetStream) -> None:
+def test_delivery_ends_interest_of_a_consumer_without_acks(jetstream: JetStream) -> None:
     stream = jetstream.stream(retention="interest")
     consumer = stream.consumer(ack_policy="none")
     stream.fill("a", "b")
@@ -181,7 +181,7 @@ def test_without_acks_delivery_is_enough(jetstream: JetStream) -> None:
     until(lambda: stream.sequences() == [], "all are gone")
 
 
-def test_an_ack_of_all_removes_all_up_to_it(jetstream: JetStream) -> None:
+def test_ack_all_removes_all_up_to_it(jetstream: JetStream) -> None:
     stream = jetstream.stream(retention="interest")
     consumer = stream.consumer(ack_policy="all")
     stream.fill("a", "b", "c")
@@ -190,7 +190,7 @@ def test_an_ack_of_all_removes_all_up_to_it(jetstream: JetStream) -> None:
     until(lambda: stream.sequences() == [3], "two are gone")
 
 
-def test_a_terminated_message_is_no_longer_needed(jetstream: JetStream) -> None:
+def test_terminated_message_is_removed(jetstream: JetStream) -> None:
     stream = jetstream.stream(retention="interest")
     consumer = stream.consumer(ack_policy="explicit")
     stream.publish("a")
@@ -198,7 +198,7 @@ def test_a_terminated_message_is_no_longer_needed(jetstream: JetStream) -> None:
     until(lambda: stream.sequences() == [], "it is gone")
 
 
-def test_with_the_last_interested_consumer_its_messages_go(jetstream: JetStream) -> None:
+def test_deleting_the_last_interested_consumer_removes_its_messages(jetstream: JetStream) -> None:
     stream = jetstream.stream(retention="interest")
     kept = stream.consumer(ack_policy="explicit", filter_subject=stream.subject("a"))
     gone = stream.consumer(ack_policy="explicit", filter_subject=stream.subject("b"))
@@ -209,7 +209,7 @@ def test_with_the_last_interested_consumer_its_messages_go(jetstream: JetStream)
     until(lambda: stream.sequences() == [], "all are gone")
 
 
-def test_a_message_past_its_deliveries_stays(jetstream: JetStream) -> None:
+def test_message_past_max_deliver_stays(jetstream: JetStream) -> None:
     stream = jetstream.stream(retention="interest")
     consumer = stream.consumer(ack_policy="explicit", max_deliver=1, ack_wait=100 * MILLISECOND)
     stream.publish("a")
@@ -218,7 +218,7 @@ def test_a_message_past_its_deliveries_stays(jetstream: JetStream) -> None:
     assert stream.sequences() == [1]
 
 
-def test_limits_hold_for_wanted_messages_too(jetstream: JetStream) -> None:
+def test_limits_also_remove_messages_with_interest(jetstream: JetStream) -> None:
     stream = jetstream.stream(retention="interest", max_msgs=2)
     stream.consumer(ack_policy="explicit")
     stream.fill("a", "b", "c")
@@ -232,7 +232,7 @@ def queue(jetstream: JetStream) -> Stream:
     return jetstream.stream(retention="workqueue")
 
 
-def test_work_stays_until_it_is_done(jetstream: JetStream) -> None:
+def test_work_queue_message_stays_until_acked(jetstream: JetStream) -> None:
     stream = queue(jetstream)
     stream.fill("a", "b")
     assert stream.sequences() == [1, 2]
@@ -245,7 +245,7 @@ def test_work_stays_until_it_is_done(jetstream: JetStream) -> None:
     until(lambda: stream.sequences() == [], "both are gone")
 
 
-def test_work_outlives_its_consumer(jetstream: JetStream) -> None:
+def test_work_queue_message_outlives_its_consumer(jetstream: JetStream) -> None:
     stream = queue(jetstream)
     first = stream.consumer(ack_policy="explicit")
     stream.fill("a", "b")
@@ -269,7 +269,7 @@ def test_work_outlives_its_consumer(jetstream: JetStream) -> None:
         ),
     ],
 )
-def test_work_is_for_one_consumer(
+def test_work_queue_subject_has_one_consumer(
     jetstream: JetStream, config: dict[str, Any], refusal: Refusal
 ) -> None:
     stream = queue(jetstream)
@@ -277,7 +277,7 @@ def test_work_is_for_one_consumer(
     assert stream.consumer_refused(**config)[:2] == refusal[:2]
 
 
-def test_work_can_be_divided_by_subject(jetstream: JetStream) -> None:
+def test_work_queue_can_be_divided_by_subject(jetstream: JetStream) -> None:
     stream = queue(jetstream)
     first = stream.consumer(ack_policy="explicit", filter_subject=stream.subject("a.*"))
     second = stream.consumer(ack_policy="explicit", filter_subject=stream.subject("b"))
@@ -289,7 +289,7 @@ def test_work_can_be_divided_by_subject(jetstream: JetStream) -> None:
     until(lambda: stream.sequences() == [3], "the work of both is done")
 
 
-def test_work_begins_with_the_first_message(jetstream: JetStream) -> None:
+def test_work_queue_consumer_must_deliver_all(jetstream: JetStream) -> None:
     stream = queue(jetstream)
     refusal = stream.consumer_refused(ack_policy="explicit", deliver_policy="last")
     assert refusal.err_code == 10101
@@ -297,7 +297,7 @@ def test_work_begins_with_the_first_message(jetstream: JetStream) -> None:
     assert new.err_code == 10101
 
 
-def test_work_that_is_given_up_stays(jetstream: JetStream) -> None:
+def test_work_queue_message_past_max_deliver_stays(jetstream: JetStream) -> None:
     stream = queue(jetstream)
     consumer = stream.consumer(ack_policy="explicit", max_deliver=1, ack_wait=100 * MILLISECOND)
     stream.publish("a")
@@ -307,7 +307,7 @@ def test_work_that_is_given_up_stays(jetstream: JetStream) -> None:
 
 
 @pytest.mark.parametrize(("retention", "left"), [("workqueue", [1, 2, 3]), ("interest", [3])])
-def test_passing_over_messages_ends_interest_but_not_work(
+def test_reset_past_messages_ends_interest_but_not_work(
     jetstream: JetStream, retention: str, left: list[int]
 ) -> None:
     stream = jetstream.stream(retention=retention)
@@ -348,7 +348,7 @@ def test_expired_work_is_not_delivered(jetstream: JetStream) -> None:
         ({"filter": ">", "keep": 1}, 0),
     ],
 )
-def test_a_purge_of_all_of_nothing_begins_the_stream_and_one_of_some_does_not(
+def test_purge_of_an_empty_stream_sets_its_first_sequence_only_without_filter(
     jetstream: JetStream, storage: str, body: dict[str, Any], first: int
 ) -> None:
     stream = jetstream.stream(storage=storage)

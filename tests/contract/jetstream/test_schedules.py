@@ -119,11 +119,11 @@ def test_a_schedule_is_a_time_an_interval_or_a_cron_line(stream: Stream, pattern
         "*/0 * * * * *",
     ],
 )
-def test_any_other_pattern_is_refused(stream: Stream, pattern: str) -> None:
+def test_unknown_schedule_pattern_is_refused(stream: Stream, pattern: str) -> None:
     assert schedule(stream, "s", pattern, Target="{s}.out") == PATTERN
 
 
-def test_a_stream_may_not_allow_schedules(jetstream: JetStream) -> None:
+def test_stream_without_schedules_refuses_them(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     disabled = Refusal(400, 10188, "message schedules is disabled")
     assert schedule(stream, "s", HOURLY, Target="{s}.out") == disabled
@@ -154,7 +154,7 @@ def test_a_stream_may_not_allow_schedules(jetstream: JetStream) -> None:
         ("x", {"Target": "elsewhere"}, PATTERN),
     ],
 )
-def test_what_belongs_to_a_schedule_is_checked(
+def test_schedule_headers_are_checked(
     stream: Stream, pattern: str, headers: dict[str, str], expected: Refusal | int
 ) -> None:
     assert schedule(stream, "s", pattern, **headers) == expected
@@ -178,21 +178,21 @@ def test_other_headers_of_a_schedule_are_checked(
     assert (refusal(answer) if "error" in answer else None) == expected
 
 
-def test_a_subject_has_one_schedule(stream: Stream) -> None:
+def test_new_schedule_of_a_subject_replaces_the_old_one(stream: Stream) -> None:
     for seq in (1, 2, 3):
         assert schedule(stream, "s", HOURLY, Target="{s}.out") == seq
     assert stream.sequences() == [3]
     assert stored(stream, "s")[0].endswith(b"Nats-Rollup: sub\r\n\r\n")
 
 
-def test_schedules_bring_rollups(jetstream: JetStream) -> None:
+def test_allow_msg_schedules_implies_allow_rollup(jetstream: JetStream) -> None:
     assert jetstream.stream(allow_msg_schedules=True).config["allow_rollup_hdrs"] is True
 
 
 # -- fired
 
 
-def test_a_message_is_published_once_and_its_schedule_is_gone(stream: Stream) -> None:
+def test_one_time_schedule_publishes_once_and_is_removed(stream: Stream) -> None:
     fields = {
         "Nats-Schedule": soon(),
         "Nats-Schedule-Target": stream.subject("out"),
@@ -214,12 +214,12 @@ def test_a_message_is_published_once_and_its_schedule_is_gone(stream: Stream) ->
     assert heard.waiting() == []
 
 
-def test_a_time_that_has_passed_fires_at_once(stream: Stream) -> None:
+def test_past_time_fires_at_once(stream: Stream) -> None:
     assert schedule(stream, "s", "@at 2020-01-01T00:00:00Z", Target="{s}.out") == 1
     until(lambda: subjects(stream) == {"out": 1}, "it fired")
 
 
-def test_an_interval_fires_again_and_tells_when(stream: Stream) -> None:
+def test_interval_fires_repeatedly_and_reports_the_next_time(stream: Stream) -> None:
     schedule(stream, "s", "@every 1s", Target="{s}.out")
     until(lambda: subjects(stream).get("out", 0) >= 2, "it fired twice")
     assert subjects(stream)["s"] == 1
@@ -228,7 +228,7 @@ def test_an_interval_fires_again_and_tells_when(stream: Stream) -> None:
     assert NEXT.search(header.decode())
 
 
-def test_a_schedule_can_publish_the_latest_of_another_subject(stream: Stream) -> None:
+def test_schedule_can_publish_the_last_message_of_another_subject(stream: Stream) -> None:
     stream.publish("src", b"first", Own="1")
     schedule(stream, "s", "@every 1s", Target="{s}.out", Source="{s}.src", Rollup="sub")
     stream.publish("src", b"latest", Own="2", Nats_TTL="1h")
@@ -254,7 +254,7 @@ def test_a_removed_schedule_does_not_fire(stream: Stream) -> None:
     until(lambda: subjects(stream) == {"out2": 1}, "the later one fired")
 
 
-def test_a_consumer_gets_what_was_published(stream: Stream) -> None:
+def test_consumer_receives_scheduled_messages(stream: Stream) -> None:
     consumer = stream.consumer(ack_policy="explicit", filter_subject=stream.subject("out"))
     waiting = consumer.pull()
     schedule(stream, "s", soon(), Target="{s}.out")

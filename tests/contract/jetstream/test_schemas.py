@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from support.assets import JetStream
 
 
-def test_answers_are_checked_against_the_published_schemas() -> None:
+def test_replies_match_the_published_schemas() -> None:
     if SCHEMAS is None:
         pytest.skip("PENSTOCK_SCHEMAS names no schemas: shapes of answers go unchecked")
     assert (SCHEMAS / "api" / "v1" / "stream_create_response.json").exists()
@@ -27,9 +27,7 @@ def test_answers_are_checked_against_the_published_schemas() -> None:
     [{}, {"Nats-Msg-Id": "twice"}, {"Nats-Expected-Stream": "other"}, {"Nats-TTL": "1"}],
     ids=["plain", "duplicate", "wrong stream", "not allowed"],
 )
-def test_a_publish_acknowledgement_fits_its_schema(
-    jetstream: JetStream, headers: dict[str, str]
-) -> None:
+def test_publish_ack_matches_its_schema(jetstream: JetStream, headers: dict[str, str]) -> None:
     stream = jetstream.stream()
     for _ in range(2):
         check_shape(PUB_ACK, jetstream.publish_ack(stream.subject("a"), b"x", headers or None))

@@ -95,7 +95,7 @@ def test_an_archive_holds_the_stream_as_it_was(stream: Stream) -> None:
     assert archive.state == stream.state()
 
 
-def test_an_archive_gives_the_same_stream_back(jetstream: JetStream, stream: Stream) -> None:
+def test_restored_archive_gives_the_same_stream(jetstream: JetStream, stream: Stream) -> None:
     before, state = contents(stream), stream.state()
     archive = take(stream)
     stream.delete()
@@ -109,7 +109,7 @@ def test_an_archive_gives_the_same_stream_back(jetstream: JetStream, stream: Str
     assert stream.publish("0")["seq"] == 41
 
 
-def test_an_archive_can_leave_consumers_out(jetstream: JetStream, stream: Stream) -> None:
+def test_archive_can_exclude_consumers(jetstream: JetStream, stream: Stream) -> None:
     archive = take(stream, no_consumers=True)
     stream.delete()
     restore(jetstream, archive.config, archive, archive.data)
@@ -140,7 +140,7 @@ def test_an_archive_moves_between_servers(stream: Stream, another_server: Server
         assert (info["num_ack_pending"], info["ack_floor"]["stream_seq"]) == (2, 3)
 
 
-def test_an_empty_stream_is_archived_too(jetstream: JetStream) -> None:
+def test_empty_stream_can_be_archived(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     archive = take(stream)
     stream.delete()
@@ -149,18 +149,18 @@ def test_an_empty_stream_is_archived_too(jetstream: JetStream) -> None:
     assert (state["messages"], state["last_seq"]) == (0, 0)
 
 
-def test_what_is_there_is_not_restored_over(jetstream: JetStream, stream: Stream) -> None:
+def test_existing_stream_is_not_restored_over(jetstream: JetStream, stream: Stream) -> None:
     archive = take(stream)
     body = {"config": archive.config, "state": archive.state}
     assert jetstream.refused(f"STREAM.RESTORE.{stream.name}", body) == IN_USE
 
 
-def test_name_and_request_must_agree(jetstream: JetStream) -> None:
+def test_stream_name_in_subject_and_body_must_agree(jetstream: JetStream) -> None:
     body = {"config": {"name": "A"}, "state": {}}
     assert jetstream.refused("STREAM.RESTORE.B", body).err_code == 10056
 
 
-def test_a_broken_archive_leaves_no_stream(jetstream: JetStream, stream: Stream) -> None:
+def test_broken_archive_creates_no_stream(jetstream: JetStream, stream: Stream) -> None:
     archive = take(stream)
     name = unique("S")
     config = {**archive.config, "name": name, "subjects": [f"{name}.>"]}
@@ -170,18 +170,18 @@ def test_a_broken_archive_leaves_no_stream(jetstream: JetStream, stream: Stream)
 
 
 @pytest.mark.parametrize("subject", ["", "x.*", "x..y", "a b"])
-def test_chunks_need_a_place_to_go(jetstream: JetStream, subject: str) -> None:
+def test_snapshot_needs_a_deliver_subject(jetstream: JetStream, subject: str) -> None:
     stream = jetstream.stream()
     request = {"deliver_subject": subject}
     assert jetstream.refused(f"STREAM.SNAPSHOT.{stream.name}", request) == BAD_SUBJECT
 
 
-def test_only_a_stream_can_be_archived(jetstream: JetStream) -> None:
+def test_snapshot_of_a_missing_stream_is_refused(jetstream: JetStream) -> None:
     refusal = jetstream.refused("STREAM.SNAPSHOT.nope", {"deliver_subject": "x"})
     assert refusal.err_code == 10059
 
 
-def test_snapshots_and_restores_are_told(jetstream: JetStream) -> None:
+def test_snapshots_and_restores_have_advisories(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     stream.fill("a", "b")
     inbox = jetstream.subscribe(f"$JS.EVENT.ADVISORY.STREAM.*.{stream.name}")
@@ -199,7 +199,7 @@ def test_snapshots_and_restores_are_told(jetstream: JetStream) -> None:
     assert events["RESTORE_COMPLETE"]["bytes"] == len(archive.data)
 
 
-def test_a_snapshot_nobody_receives_is_given_up(jetstream: JetStream, stream: Stream) -> None:
+def test_snapshot_without_a_receiver_ends(jetstream: JetStream, stream: Stream) -> None:
     subject = unique("nowhere")
     request = {"deliver_subject": subject, "chunk_size": CHUNK_BYTES}
     answer = jetstream.request(f"{API}STREAM.SNAPSHOT.{stream.name}", request).json

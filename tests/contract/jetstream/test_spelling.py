@@ -59,7 +59,7 @@ def test_an_empty_header_is_kept(jetstream: JetStream) -> None:
         ({"max_msgs": 1}, "all", FULL),
     ],
 )
-def test_a_rollup_in_a_full_stream(
+def test_rollup_is_accepted_in_a_full_stream(
     jetstream: JetStream, config: dict[str, Any], rollup: str, refusal: Refusal | None
 ) -> None:
     stream = jetstream.stream(discard="new", allow_rollup_hdrs=True, **config)
@@ -71,7 +71,7 @@ def test_a_rollup_in_a_full_stream(
     assert stream.sequences() == [2]
 
 
-def test_a_duplicate_is_told_before_a_full_stream(jetstream: JetStream) -> None:
+def test_duplicate_is_reported_before_a_full_stream(jetstream: JetStream) -> None:
     stream = jetstream.stream(discard="new", max_msgs=1)
     stream.publish("a", Nats_Msg_Id="1")
     assert stream.publish("a", Nats_Msg_Id="1")["duplicate"] is True
@@ -80,13 +80,13 @@ def test_a_duplicate_is_told_before_a_full_stream(jetstream: JetStream) -> None:
     assert stream.publish("a", Nats_Msg_Id="2")["seq"] == 2
 
 
-def test_a_message_that_is_too_large_is_told_before_a_full_stream(jetstream: JetStream) -> None:
+def test_oversized_message_is_reported_before_a_full_stream(jetstream: JetStream) -> None:
     stream = jetstream.stream(discard="new", max_msgs=1, max_msg_size=10)
     stream.publish("a")
     assert stream.refused("a", b"x" * 11).err_code == 10054
 
 
-def test_sizes_count_the_header_as_it_was_sent(jetstream: JetStream) -> None:
+def test_sizes_count_the_header_as_sent(jetstream: JetStream) -> None:
     block = encode_headers({"A": "1"})
     stream = jetstream.stream(max_msg_size=len(block))
     jetstream.publish_ack(stream.subject("a"), b"", block)
@@ -96,7 +96,7 @@ def test_sizes_count_the_header_as_it_was_sent(jetstream: JetStream) -> None:
 # -- requests that meet limits
 
 
-def test_a_request_that_may_not_wait_is_kept_while_too_much_is_out(jetstream: JetStream) -> None:
+def test_no_wait_request_is_kept_at_max_ack_pending(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     consumer = stream.consumer(ack_policy="explicit", max_ack_pending=1)
     stream.fill("a", "b")
@@ -108,7 +108,7 @@ def test_a_request_that_may_not_wait_is_kept_while_too_much_is_out(jetstream: Je
     assert inbox.next().payload == b"m2"
 
 
-def test_an_expiry_ends_a_request_while_too_much_is_out(jetstream: JetStream) -> None:
+def test_expiry_ends_a_request_at_max_ack_pending(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     consumer = stream.consumer(ack_policy="explicit", max_ack_pending=1)
     stream.fill("a", "b")
@@ -117,7 +117,7 @@ def test_an_expiry_ends_a_request_while_too_much_is_out(jetstream: JetStream) ->
     assert status.status == "408 Request Timeout"
 
 
-def test_an_unserved_request_that_may_not_wait_does_not_queue(jetstream: JetStream) -> None:
+def test_unserved_no_wait_request_is_not_queued(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     consumer = stream.consumer(ack_policy="explicit")
     first = consumer.pull(batch=5, expires=10 * SECOND)
@@ -126,7 +126,7 @@ def test_an_unserved_request_that_may_not_wait_does_not_queue(jetstream: JetStre
     assert first.next().payload == b"x"
 
 
-def test_bytes_without_a_batch_end_after_one_message(jetstream: JetStream) -> None:
+def test_max_bytes_without_a_batch_ends_after_one_message(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     stream.publish("a", b"x" * 100)
     consumer = stream.consumer()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from support.servers import Implementation, ServerPool
 
 
-def test_a_file_is_no_store_directory(
+def test_store_directory_that_is_a_file_is_refused(
     pool: ServerPool, with_jetstream: Implementation, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -22,7 +22,7 @@ def test_a_file_is_no_store_directory(
         pool.start(with_jetstream, flags=("-js", "-sd", str(tmp_path / "file")))
 
 
-def test_a_store_directory_has_one_server(pool: ServerPool, tmp_path: Path) -> None:
+def test_store_directory_is_locked_by_one_server(pool: ServerPool, tmp_path: Path) -> None:
     flags = ("-js", "-sd", str(tmp_path))
     first = pool.start(OURS, flags=flags)
     try:

@@ -123,12 +123,12 @@ def both(configured: Callable[..., JetStream]) -> Iterator[Both]:
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.label)
-def test_a_fault_is_refused_in_the_words_of_the_table(both: Both, fault: Fault) -> None:
+def test_every_fault_is_refused_with_the_recorded_error(both: Both, fault: Fault) -> None:
     assert both.create(fault.config) == fault.refusal
 
 
 @pytest.mark.parametrize("first", range(len(FAULTS)), ids=lambda at: FAULTS[at].label)
-def test_of_two_faults_the_rules_name_the_same_one(both: Both, first: int) -> None:
+def test_of_two_faults_both_servers_report_the_same(both: Both, first: int) -> None:
     one = FAULTS[first].config
     for other in FAULTS[first + 1 :]:
         if one.keys().isdisjoint(other.config):
@@ -137,14 +137,14 @@ def test_of_two_faults_the_rules_name_the_same_one(both: Both, first: int) -> No
 
 
 @pytest.mark.parametrize("pedantic", [False, True], ids=["lenient", "pedantic"])
-def test_what_is_left_open_is_filled_in_the_same(both: Both, pedantic: bool) -> None:
+def test_defaults_match_the_reference(both: Both, pedantic: bool) -> None:
     for config in [{}, *GOOD]:
         both.create({**config, "pedantic": pedantic})
         both.delete()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_drawn_configurations_fare_the_same(both: Both, seed: int) -> None:
+def test_random_configurations_match_the_reference(both: Both, seed: int) -> None:
     draw = random.Random(seed)
     for _ in range(DRAWS):
         both.create(drawn(draw, draw.randint(1, 4)))
@@ -160,11 +160,11 @@ def test_drawn_configurations_fare_the_same(both: Both, seed: int) -> None:
     ],
     ids=["slash", "backslash", "long"],
 )
-def test_a_name_must_be_fit_for_a_file(both: Both, name: str, refused: Refusal) -> None:
+def test_stream_name_must_be_a_valid_file_name(both: Both, name: str, refused: Refusal) -> None:
     assert both.create({}, name) == refused
 
 
-def test_creating_the_same_again_is_a_success_and_anything_else_is_refused(both: Both) -> None:
+def test_creating_an_equal_stream_succeeds_and_another_is_refused(both: Both) -> None:
     config = {"subjects": ["a", "b"], "max_age": 600 * SECOND, "metadata": {"k": "v"}}
     assert both.create(config) == both.create(config)
     in_use = "stream name already in use with a different configuration"
@@ -185,7 +185,7 @@ def test_creating_the_same_again_is_a_success_and_anything_else_is_refused(both:
     ],
     ids=lambda value: value if isinstance(value, str) else "-".join(value),
 )
-def test_a_stream_says_the_level_it_needs(both: Both, config: Json, level: str) -> None:
+def test_stream_reports_its_required_api_level(both: Both, config: Json, level: str) -> None:
     made = both.create({**config, "metadata": {"_nats.req.level": "9", "_nats.ver": "1"}})
     assert isinstance(made, dict)
     assert made["metadata"] == {
@@ -199,7 +199,7 @@ def test_a_stream_says_the_level_it_needs(both: Both, config: Json, level: str) 
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_drawn_updates_fare_the_same(both: Both, seed: int) -> None:
+def test_random_updates_match_the_reference(both: Both, seed: int) -> None:
     draw = random.Random(seed)
     for _ in range(DRAWS):
         before = drawn(draw, draw.randint(0, 2))
@@ -240,16 +240,18 @@ def test_drawn_updates_fare_the_same(both: Both, seed: int) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "-".join(value) or "plain",
 )
-def test_some_choices_are_for_good(both: Both, before: Json, after: Json, description: str) -> None:
+def test_immutable_fields_cannot_be_updated(
+    both: Both, before: Json, after: Json, description: str
+) -> None:
     both.create(before)
     assert both.update(after) == Refusal(500, 10052, description)
 
 
-def test_a_stream_that_is_not_there_cannot_be_updated(both: Both) -> None:
+def test_missing_stream_cannot_be_updated(both: Both) -> None:
     assert both.update({}) == Refusal(404, 10059, "stream not found")
 
 
-def test_sealing_closes_every_way_out_and_cannot_be_undone(both: Both) -> None:
+def test_sealing_denies_removals_and_cannot_be_undone(both: Both) -> None:
     both.create({"max_age": 600 * SECOND, "allow_rollup_hdrs": True})
     sealed = both.update({"sealed": True, "max_age": 600 * SECOND, "allow_rollup_hdrs": True})
     assert isinstance(sealed, dict)
@@ -261,7 +263,7 @@ def test_sealing_closes_every_way_out_and_cannot_be_undone(both: Both) -> None:
     assert both.update({}) == Refusal(500, 10052, unseal)
 
 
-def test_a_mirror_may_only_become_a_stream_of_its_own(both: Both) -> None:
+def test_mirror_can_only_be_promoted(both: Both) -> None:
     both.create({"mirror": {"name": "ORIGIN"}})
     changed = both.update({"mirror": {"name": "ORIGIN", "filter_subject": "o.a"}})
     assert changed == Refusal(400, 10055, "stream mirror configuration can not be updated")
@@ -274,7 +276,7 @@ def test_a_mirror_may_only_become_a_stream_of_its_own(both: Both) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_account_and_server_can_promise_is_counted_the_same(
+def test_reservations_of_account_and_server_match_the_reference(
     configured: Callable[..., JetStream], seed: int
 ) -> None:
     both = Both(
@@ -322,7 +324,7 @@ def sized(draw: random.Random, before: StreamConfig | None) -> Json:
     return config
 
 
-def test_a_tighter_limit_must_hold_for_the_consumers_there_are(jetstream: JetStream) -> None:
+def test_tighter_limit_must_admit_existing_consumers(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     consumer = {"durable_name": "c", "ack_policy": "explicit", "max_ack_pending": 50}
     body = {"stream_name": stream.name, "config": consumer}

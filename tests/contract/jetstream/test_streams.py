@@ -121,7 +121,7 @@ def test_creating_a_different_stream_under_the_name_is_refused(
 
 
 @pytest.mark.parametrize("theirs", ["{}.>", "{}.a", "{}.*", "*.a", ">"])
-def test_a_message_may_belong_to_one_stream_only(jetstream: JetStream, theirs: str) -> None:
+def test_subjects_of_streams_must_not_overlap(jetstream: JetStream, theirs: str) -> None:
     stream = jetstream.stream()
     name = unique("S")
     config = {"name": name, "subjects": [theirs.format(stream.name)], "no_ack": True}
@@ -143,7 +143,7 @@ def test_the_first_sequence_can_be_chosen(jetstream: JetStream) -> None:
     assert stream.publish("a")["seq"] == 1000
 
 
-def test_metadata_is_kept_beside_the_servers_own(jetstream: JetStream) -> None:
+def test_user_metadata_is_kept_beside_the_servers(jetstream: JetStream) -> None:
     stream = jetstream.stream(metadata={"owner": "us", "_nats.ver": "ours"})
     expected = {"owner": "us", **own_metadata(jetstream)}
     assert stream.created["config"]["metadata"] == expected
@@ -163,7 +163,7 @@ def test_metadata_is_kept_beside_the_servers_own(jetstream: JetStream) -> None:
         ({"allow_batched": True, "allow_msg_ttl": True}, "4"),
     ],
 )
-def test_the_level_a_stream_needs_stands_in_its_metadata(
+def test_required_api_level_is_in_the_metadata(
     jetstream: JetStream, feature: dict[str, Any], level: str
 ) -> None:
     metadata = jetstream.stream(**feature).created["config"]["metadata"]
@@ -173,7 +173,7 @@ def test_the_level_a_stream_needs_stands_in_its_metadata(
 # -- described
 
 
-def test_info_names_the_leader_and_counts_no_subjects_unasked(jetstream: JetStream) -> None:
+def test_info_names_the_leader_and_lists_subjects_only_on_request(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     stream.publish("a")
     info = stream.info()
@@ -183,7 +183,7 @@ def test_info_names_the_leader_and_counts_no_subjects_unasked(jetstream: JetStre
     assert "subjects" not in info["state"]
 
 
-def test_times_of_the_state_are_those_of_the_messages(jetstream: JetStream) -> None:
+def test_state_times_are_those_of_the_messages(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     stream.fill("a", "b", "c")
     state = stream.state()
@@ -201,7 +201,7 @@ def test_times_of_the_state_are_those_of_the_messages(jetstream: JetStream) -> N
         ("c.*", {"c.d": 1}),
     ],
 )
-def test_subjects_are_counted_when_asked_for(
+def test_subjects_are_counted_on_request(
     jetstream: JetStream, pattern: str, counts: dict[str, int] | None
 ) -> None:
     stream = jetstream.stream()
@@ -222,9 +222,7 @@ def test_subjects_are_counted_from_an_offset(jetstream: JetStream) -> None:
 
 
 @pytest.mark.parametrize(("offset", "shown"), [(-3, 0), (4, 4), (5, 5), (30, 30)])
-def test_an_offset_into_subjects_is_not_held_to_the_end(
-    jetstream: JetStream, offset: int, shown: int
-) -> None:
+def test_subjects_offset_may_exceed_the_end(jetstream: JetStream, offset: int, shown: int) -> None:
     stream = jetstream.stream()
     stream.fill("a", "b", "c", "d")
     info = stream.info(subjects_filter=">", offset=offset)
@@ -232,7 +230,7 @@ def test_an_offset_into_subjects_is_not_held_to_the_end(
     assert len(info["state"].get("subjects", ())) == (4 if offset < 0 else 0)
 
 
-def test_deleted_messages_are_listed_when_asked_for(jetstream: JetStream) -> None:
+def test_deleted_messages_are_listed_on_request(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     stream.fill("a", "b", "c", "d", "e")
     for seq in (2, 4):
@@ -242,7 +240,7 @@ def test_deleted_messages_are_listed_when_asked_for(jetstream: JetStream) -> Non
     assert stream.state(deleted_details=True)["deleted"] == [2, 4]
 
 
-def test_messages_removed_at_the_ends_are_no_gaps(jetstream: JetStream) -> None:
+def test_messages_removed_at_the_ends_are_not_listed_as_deleted(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     stream.fill("a", "b", "c")
     stream.remove(1)
@@ -299,7 +297,7 @@ def test_an_update_enforces_limits_at_once(jetstream: JetStream) -> None:
         ({"allow_msg_ttl": True}, {"allow_msg_ttl": False}, (500, 10052)),
     ],
 )
-def test_some_things_cannot_be_updated(
+def test_immutable_fields_cannot_be_updated(
     jetstream: JetStream,
     config: dict[str, Any],
     change: dict[str, Any],
@@ -311,14 +309,14 @@ def test_some_things_cannot_be_updated(
     assert stream.config == before
 
 
-def test_what_is_not_there_cannot_be_updated(jetstream: JetStream) -> None:
+def test_missing_stream_cannot_be_updated(jetstream: JetStream) -> None:
     body = {"name": "nope", "subjects": ["nope"]}
     assert jetstream.refused("STREAM.UPDATE.nope", body) == NO_STREAM
     mismatch = jetstream.refused("STREAM.UPDATE.other", body)
     assert mismatch.err_code == 10056
 
 
-def test_sealing_closes_a_stream_for_good(jetstream: JetStream) -> None:
+def test_sealing_cannot_be_undone(jetstream: JetStream) -> None:
     stream = jetstream.stream(max_age=3600 * SECOND, allow_rollup_hdrs=True)
     stream.publish("a")
     config = stream.update(sealed=True)["config"]
@@ -349,7 +347,7 @@ def test_names_and_lists_are_sorted_and_paged(lonely: JetStream) -> None:
     ("offset", "shown", "names"),
     [(0, 0, ["a", "b"]), (1, 1, ["b"]), (2, 2, []), (9, 2, []), (-4, 0, ["a", "b"])],
 )
-def test_an_offset_is_clamped_to_what_is_there(
+def test_list_offset_is_clamped_to_the_end(
     lonely: JetStream, offset: int, shown: int, names: list[str]
 ) -> None:
     lonely.stream("a")
@@ -361,7 +359,7 @@ def test_an_offset_is_clamped_to_what_is_there(
     assert (page["offset"], found) == (shown, names)
 
 
-def test_without_streams_the_names_are_null(lonely: JetStream) -> None:
+def test_names_of_no_streams_are_null(lonely: JetStream) -> None:
     assert lonely.done("STREAM.NAMES")["streams"] is None
     assert lonely.done("STREAM.LIST")["streams"] == []
 
@@ -380,7 +378,7 @@ def test_streams_are_found_by_a_subject_they_may_hold(
     assert (stream.name in [one["config"]["name"] for one in listed]) is found
 
 
-def test_a_listed_stream_shows_only_the_level_it_needs(jetstream: JetStream) -> None:
+def test_listed_stream_shows_only_its_required_api_level(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     listed = jetstream.done("STREAM.LIST", {"subject": stream.subject("a")})["streams"]
     assert [one["config"]["metadata"] for one in listed] == [{"_nats.req.level": "0"}]
@@ -407,7 +405,7 @@ def test_a_listed_stream_shows_only_the_level_it_needs(jetstream: JetStream) -> 
         ({"filter": "b", "keep": 2}, 1, [1, 3, 4, 5, 6]),
     ],
 )
-def test_a_purge_removes_what_it_names(
+def test_purge_removes_selected_messages(
     jetstream: JetStream, body: dict[str, Any], purged: int, left: list[int]
 ) -> None:
     stream = jetstream.stream()
@@ -418,7 +416,7 @@ def test_a_purge_removes_what_it_names(
     assert stream.sequences() == left
 
 
-def test_a_purge_of_all_keeps_the_sequence_and_the_last_time(jetstream: JetStream) -> None:
+def test_purge_of_everything_keeps_the_sequence_and_the_last_time(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     stream.fill("a", "b", "c")
     last = stream.state()["last_ts"]
@@ -429,7 +427,7 @@ def test_a_purge_of_all_keeps_the_sequence_and_the_last_time(jetstream: JetStrea
     assert stream.publish("a")["seq"] == 4
 
 
-def test_a_purge_beyond_the_end_moves_the_sequence_on(jetstream: JetStream) -> None:
+def test_purge_beyond_the_end_advances_the_sequence(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     stream.fill("a", "b")
     assert stream.purge(seq=100) == 2
@@ -453,7 +451,7 @@ def test_a_purge_can_be_denied(jetstream: JetStream) -> None:
 # -- deleted
 
 
-def test_a_deleted_stream_is_gone_with_its_consumers(jetstream: JetStream) -> None:
+def test_deleting_a_stream_deletes_its_consumers(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     consumer = stream.consumer()
     answer = jetstream.done(f"STREAM.DELETE.{stream.name}")
@@ -465,7 +463,7 @@ def test_a_deleted_stream_is_gone_with_its_consumers(jetstream: JetStream) -> No
     assert pull.status == "503"
 
 
-def test_a_name_can_be_used_again(jetstream: JetStream) -> None:
+def test_name_of_a_deleted_stream_can_be_used_again(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     stream.publish("a")
     stream.delete()

@@ -126,7 +126,7 @@ def test_info_shows_limits_and_use_of_each_tier(open_account: Open) -> None:
     assert info["tiers"]["R3"] == {**UNUSED, "limits": SHOWN_R3}
 
 
-def test_the_tier_of_one_replica_limits_the_streams_of_a_server(open_account: Open) -> None:
+def test_tier_r1_limits_the_streams_of_a_single_server(open_account: Open) -> None:
     client = open_account(R1=R1, R3=R3)
     assert refused(client, max_bytes=20001) == NO_STORAGE
     assert refused(client, max_consumers=4) == TOO_MANY_CONSUMERS
@@ -157,20 +157,20 @@ def test_the_tier_of_one_replica_limits_the_streams_of_a_server(open_account: Op
         ),
     ],
 )
-def test_a_stream_is_judged_by_its_own_tier(
+def test_limits_of_its_own_tier_apply_to_a_stream(
     open_account: Open, fields: dict[str, Any], refusal: Refusal
 ) -> None:
     assert refused(open_account(R1=R1, R3=R3), **fields) == refusal
 
 
-def test_an_update_is_judged_by_the_tier_it_asks_for(open_account: Open) -> None:
+def test_limits_of_the_requested_tier_apply_to_an_update(open_account: Open) -> None:
     client = open_account(R1=R1, R3=R3)
     stream = client.stream("A", max_bytes=2000)
     assert stream.update_refused(num_replicas=3) == TOO_LARGE
     assert stream.update_refused(num_replicas=5) == NOT_CLUSTERED
 
 
-def test_without_the_tier_there_is_no_stream(open_account: Open) -> None:
+def test_stream_without_its_tier_is_refused(open_account: Open) -> None:
     client = open_account(R3=R3)
     assert client.done("INFO")["tiers"] == {"R3": {**UNUSED, "limits": SHOWN_R3}}
     assert refused(client) == NO_LIMITS
@@ -178,12 +178,12 @@ def test_without_the_tier_there_is_no_stream(open_account: Open) -> None:
     assert client.refused("STREAM.RESTORE.X", restore) == NO_LIMITS
 
 
-def test_tiers_without_room_enable_nothing(open_account: Open) -> None:
+def test_tiers_without_storage_do_not_enable_jetstream(open_account: Open) -> None:
     client = open_account(R1={**R1, "mem_storage": 0, "disk_storage": 0})
     assert client.refused("INFO") == NOT_ENABLED
 
 
-def test_what_a_tier_may_store_is_met_by_publishing(open_account: Open) -> None:
+def test_storage_limit_of_a_tier_refuses_publishes(open_account: Open) -> None:
     client = open_account(R1={**R1, "disk_storage": 1000})
     stream = client.stream("A")
     stream.publish("a", b"x" * 700)

@@ -37,7 +37,7 @@ CALLS = """
 
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("token", CALLS.split())
-def test_a_transform_is_refused_or_carried_out_alike(
+def test_transform_result_or_refusal_matches_the_reference(
     jetstream: JetStream, source: str, token: str
 ) -> None:
     name = unique("T")

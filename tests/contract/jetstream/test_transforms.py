@@ -74,7 +74,7 @@ def test_a_destination_is_made_of_tokens_and_functions(
     assert stored(jetstream, src, dest, sent) == expected
 
 
-def test_a_subject_that_does_not_match_stays(jetstream: JetStream) -> None:
+def test_unmatched_subject_stays_unchanged(jetstream: JetStream) -> None:
     assert stored(jetstream, "*", "out.$1", "a.b") == "a.b"
 
 
@@ -112,9 +112,7 @@ BAD = "invalid mapping destination: "
         ("*", "out..x", BAD + "invalid transform"),
     ],
 )
-def test_a_transform_that_cannot_work_is_refused(
-    jetstream: JetStream, src: str, dest: str, text: str
-) -> None:
+def test_invalid_transform_is_refused(jetstream: JetStream, src: str, dest: str, text: str) -> None:
     name = unique("S")
     body = {
         "name": name,
@@ -164,7 +162,7 @@ def republishing(jetstream: JetStream, **config: object) -> Stream:
     return jetstream.stream(name, republish={"dest": f"copy.{name}.>", **config})
 
 
-def test_a_stored_message_is_repeated_with_where_it_is(jetstream: JetStream) -> None:
+def test_republished_message_has_stream_and_sequence_headers(jetstream: JetStream) -> None:
     stream = republishing(jetstream)
     copies = jetstream.subscribe(f"copy.{stream.name}.>")
     stream.publish("a", b"x", Key="value")
@@ -187,7 +185,7 @@ def test_a_stored_message_is_repeated_with_where_it_is(jetstream: JetStream) -> 
     assert third.headers["Nats-Time-Stamp"] == stream.get(seq=3)["time"]
 
 
-def test_only_headers_can_be_repeated(jetstream: JetStream) -> None:
+def test_republish_can_be_headers_only(jetstream: JetStream) -> None:
     stream = republishing(jetstream, headers_only=True)
     copies = jetstream.subscribe(f"copy.{stream.name}.>")
     stream.publish("a", b"hello")
@@ -196,7 +194,7 @@ def test_only_headers_can_be_repeated(jetstream: JetStream) -> None:
     assert copy.fields[-1] == ("Nats-Msg-Size", "5")
 
 
-def test_only_what_matches_is_repeated(jetstream: JetStream) -> None:
+def test_only_matching_messages_are_republished(jetstream: JetStream) -> None:
     name = unique("S")
     stream = jetstream.stream(
         name, republish={"src": f"{name}.*", "dest": f"copy.{name}.{{{{wildcard(1)}}}}"}
@@ -206,7 +204,7 @@ def test_only_what_matches_is_repeated(jetstream: JetStream) -> None:
     assert copies.next().subject == f"copy.{name}.c"
 
 
-def test_what_is_not_stored_is_not_repeated(jetstream: JetStream) -> None:
+def test_refused_messages_are_not_republished(jetstream: JetStream) -> None:
     stream = republishing(jetstream)
     copies = jetstream.subscribe(f"copy.{stream.name}.>")
     stream.publish("a", Nats_Msg_Id="1")
@@ -217,7 +215,7 @@ def test_what_is_not_stored_is_not_repeated(jetstream: JetStream) -> None:
     assert sequences == ["1", "2"]
 
 
-def test_messages_may_not_come_back(jetstream: JetStream) -> None:
+def test_republish_cycle_is_refused(jetstream: JetStream) -> None:
     name = unique("S")
     body = {"name": name, "subjects": [f"{name}.>"], "republish": {"dest": f"{name}.copy.>"}}
     refusal = jetstream.refused(f"STREAM.CREATE.{name}", body)

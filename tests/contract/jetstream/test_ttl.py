@@ -37,19 +37,19 @@ def test_a_time_to_live_is_seconds_a_duration_or_never(jetstream: JetStream, val
 
 
 @pytest.mark.parametrize("value", ["0", "0s", "500ms", "-1", "-1s", "x", "1.5", "1s 1", "1d"])
-def test_any_other_time_to_live_is_refused(jetstream: JetStream, value: str) -> None:
+def test_invalid_ttl_is_refused(jetstream: JetStream, value: str) -> None:
     stream = jetstream.stream(allow_msg_ttl=True)
     assert stream.refused("a", b"", {"Nats-TTL": value}) == INVALID
     assert jetstream.stream().refused("a", b"", {"Nats-TTL": value}) == INVALID
 
 
 @pytest.mark.parametrize("value", ["1", "1h", "never"])
-def test_a_stream_may_not_allow_them(jetstream: JetStream, value: str) -> None:
+def test_stream_without_ttl_refuses_it(jetstream: JetStream, value: str) -> None:
     assert jetstream.stream().refused("a", b"", {"Nats-TTL": value}) == DISABLED
 
 
 @pytest.mark.parametrize("storage", ["file", "memory"])
-def test_a_message_goes_when_its_time_is_over(jetstream: JetStream, storage: str) -> None:
+def test_message_is_removed_when_its_ttl_ends(jetstream: JetStream, storage: str) -> None:
     stream = jetstream.stream(storage=storage, allow_msg_ttl=True)
     stream.publish("a", Nats_TTL="1")
     stream.publish("a")
@@ -60,7 +60,7 @@ def test_a_message_goes_when_its_time_is_over(jetstream: JetStream, storage: str
     assert stream.state()["last_seq"] == 4
 
 
-def test_the_earlier_of_age_and_time_to_live_counts_unless_it_is_never(
+def test_earlier_of_max_age_and_ttl_applies_unless_never(
     jetstream: JetStream,
 ) -> None:
     stream = jetstream.stream(allow_msg_ttl=True, max_age=SECOND)
@@ -71,7 +71,7 @@ def test_the_earlier_of_age_and_time_to_live_counts_unless_it_is_never(
     assert stream.state()["last_seq"] == 3
 
 
-def test_the_end_of_a_subject_is_marked_when_time_ends_it(jetstream: JetStream) -> None:
+def test_delete_marker_is_left_when_ttl_removes_the_last_message(jetstream: JetStream) -> None:
     stream = jetstream.stream(allow_msg_ttl=True, subject_delete_marker_ttl=SECOND)
     stream.publish("a", b"x", Nats_TTL="1")
     stream.publish("b", b"stays")
@@ -88,7 +88,7 @@ def test_the_end_of_a_subject_is_marked_when_time_ends_it(jetstream: JetStream) 
     assert heard.waiting() == []
 
 
-def test_age_leaves_markers_too(jetstream: JetStream) -> None:
+def test_max_age_leaves_delete_markers(jetstream: JetStream) -> None:
     stream = jetstream.stream(max_age=SECOND, subject_delete_marker_ttl=SECOND, allow_msg_ttl=True)
     stream.fill("a", "a", "b")
     until(lambda: stream.state()["last_seq"] == 5, "two markers are stored", PATIENCE_SECONDS)
@@ -99,7 +99,7 @@ def test_age_leaves_markers_too(jetstream: JetStream) -> None:
     assert header(stream, 4) == MARKER == header(stream, 5)
 
 
-def test_removal_by_hand_leaves_no_marker(jetstream: JetStream) -> None:
+def test_removal_by_request_leaves_no_delete_marker(jetstream: JetStream) -> None:
     stream = jetstream.stream(allow_msg_ttl=True, subject_delete_marker_ttl=SECOND)
     stream.fill("a", "b", "c")
     stream.remove(1)
@@ -108,7 +108,7 @@ def test_removal_by_hand_leaves_no_marker(jetstream: JetStream) -> None:
     assert stream.state()["last_seq"] == 3
 
 
-def test_markers_bring_what_they_need(jetstream: JetStream) -> None:
+def test_delete_markers_imply_the_options_they_need(jetstream: JetStream) -> None:
     config = jetstream.stream(subject_delete_marker_ttl=2 * SECOND).config
     assert config["allow_msg_ttl"] is True
     assert config["allow_rollup_hdrs"] is True

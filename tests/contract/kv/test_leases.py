@@ -19,7 +19,7 @@ def leases(bucket: NatsBucket, count: int, now: float) -> list[ExportLease]:
     return [ExportLease(bucket, KEY, f"node-{n}", now=lambda: now) for n in range(count)]
 
 
-async def test_one_of_many_wins_again_and_again(bucket: NatsBucket) -> None:
+async def test_one_of_many_contenders_wins_every_round(bucket: NatsBucket) -> None:
     now = 1_000_000.0
     for _ in range(5):
         tried = await asyncio.gather(*(lease.try_acquire(TTL) for lease in leases(bucket, 8, now)))
@@ -30,7 +30,7 @@ async def test_one_of_many_wins_again_and_again(bucket: NatsBucket) -> None:
         now += TTL
 
 
-async def test_a_round_given_back_is_won_by_one_of_many(bucket: NatsBucket) -> None:
+async def test_released_round_is_won_by_one_contender(bucket: NatsBucket) -> None:
     for _ in range(3):
         tried = await asyncio.gather(
             *(lease.try_acquire(TTL) for lease in leases(bucket, 8, 1_000_000.0))
@@ -40,7 +40,7 @@ async def test_a_round_given_back_is_won_by_one_of_many(bucket: NatsBucket) -> N
         assert await leases(bucket, 1, 0.0)[0].current() is None
 
 
-async def test_a_value_nobody_can_read_is_taken_over_by_one(bucket: NatsBucket) -> None:
+async def test_unreadable_lease_is_taken_over_by_one(bucket: NatsBucket) -> None:
     await bucket.writer().put(KEY, b"garbage")
     tried = await asyncio.gather(
         *(lease.try_acquire(TTL) for lease in leases(bucket, 8, 1_000_000.0))
@@ -49,7 +49,7 @@ async def test_a_value_nobody_can_read_is_taken_over_by_one(bucket: NatsBucket) 
     await guard.abandon()
 
 
-async def test_one_that_was_overtaken_changes_nothing(bucket: NatsBucket) -> None:
+async def test_overtaken_holder_changes_nothing(bucket: NatsBucket) -> None:
     slow = await leases(bucket, 1, 1_000_000.0)[0].try_acquire(TTL)
     fast = await leases(bucket, 1, 1_000_000.0 + TTL)[0].try_acquire(TTL)
     assert slow is not None

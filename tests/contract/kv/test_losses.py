@@ -46,7 +46,7 @@ async def recreate(bucket: NatsBucket, jetstream: JetStreamContext) -> None:
 # -- while away
 
 
-async def test_a_cursor_the_log_passed_has_expired(
+async def test_cursor_older_than_the_log_has_expired(
     bucket: NatsBucket, jetstream: JetStreamContext
 ) -> None:
     await fill(bucket, 9)
@@ -61,7 +61,7 @@ async def test_a_cursor_the_log_passed_has_expired(
     assert [update.revision for update in seen.updates] == [6, 7, 8, 9]
 
 
-async def test_values_that_aged_out_expire_the_cursor(make: Maker) -> None:
+async def test_aged_out_values_expire_the_cursor(make: Maker) -> None:
     bucket = await make(BucketConfig(max_age=0.5))
     await fill(bucket, 3)
     watcher = watching(bucket)
@@ -88,14 +88,14 @@ async def test_a_full_bucket_that_drops_the_oldest_expires_cursors(make: Maker) 
             pass
 
 
-async def test_a_cursor_ahead_of_the_log_means_another_log(bucket: NatsBucket) -> None:
+async def test_cursor_ahead_of_the_log_is_of_another_log(bucket: NatsBucket) -> None:
     await fill(bucket, 3)
     with pytest.raises(LogReset, match="ends at 3"):
         async with watching(bucket).watch(Scope.all(), after=WatchCursor.of(4)):
             pass
 
 
-async def test_a_bucket_made_anew_is_told_by_its_identity(
+async def test_recreated_bucket_is_detected_by_its_identity(
     bucket: NatsBucket, jetstream: JetStreamContext
 ) -> None:
     await fill(bucket, 3)
@@ -109,9 +109,7 @@ async def test_a_bucket_made_anew_is_told_by_its_identity(
     assert reset.value.new_identity == (await watching(bucket).log_info()).identity
 
 
-async def test_a_bucket_that_is_gone_is_not_found(
-    bucket: NatsBucket, jetstream: JetStreamContext
-) -> None:
+async def test_deleted_bucket_is_not_found(bucket: NatsBucket, jetstream: JetStreamContext) -> None:
     await jetstream.delete_stream(f"KV_{bucket.name}")
     for after in (WatchCursor.NONE, WatchCursor.of(1)):
         with pytest.raises(BucketNotFound):
@@ -122,7 +120,7 @@ async def test_a_bucket_that_is_gone_is_not_found(
 # -- while watching
 
 
-async def test_a_consumer_an_operator_deleted_is_made_anew(
+async def test_consumer_deleted_by_an_operator_is_recreated(
     bucket: NatsBucket, jetstream: JetStreamContext
 ) -> None:
     async with watching(bucket).watch(Scope.all(), heartbeat=QUICK) as watch:
@@ -145,7 +143,7 @@ async def test_a_bucket_deleted_under_a_watch_ends_it(
             await seen.until_end()
 
 
-async def test_a_bucket_made_anew_under_a_watch_ends_it(
+async def test_bucket_recreated_under_a_watch_ends_it(
     bucket: NatsBucket, jetstream: JetStreamContext
 ) -> None:
     await fill(bucket, 2)
@@ -158,7 +156,7 @@ async def test_a_bucket_made_anew_under_a_watch_ends_it(
     assert reset.value.cursor == WatchCursor.of(2)
 
 
-async def test_an_overrun_of_a_live_watch_is_told_before_what_came_behind_it(
+async def test_overrun_is_reported_before_later_events(
     bucket: NatsBucket, jetstream: JetStreamContext
 ) -> None:
     """Records vanish while nobody delivers them: the consumer is gone when they do."""
@@ -177,7 +175,7 @@ async def test_an_overrun_of_a_live_watch_is_told_before_what_came_behind_it(
 
 
 @pytest.mark.parametrize("scope", [Scope.all(), Scope.prefix("a.")], ids=["whole", "part"])
-async def test_a_live_watch_that_is_too_slow_for_a_bucket_that_drops_values_is_told(
+async def test_watch_too_slow_for_a_dropping_bucket_reports_the_overrun(
     make: Maker, scope: Scope
 ) -> None:
     """Flow control holds the server back while nobody reads, and the bucket forgets meanwhile."""
@@ -193,7 +191,7 @@ async def test_a_live_watch_that_is_too_slow_for_a_bucket_that_drops_values_is_t
     assert len(revisions) < 57  # so what was lost is more than one record
 
 
-async def test_a_restart_of_the_server_does_not_end_a_watch(start: Starter) -> None:
+async def test_watch_survives_a_server_restart(start: Starter) -> None:
     server = start("", "-js", "-sd", "store")
     async with NatsConnection(NatsConfig.of(server.url)) as connection:
         bucket = await connection.bucket("b", BucketConfig())
@@ -208,7 +206,7 @@ async def test_a_restart_of_the_server_does_not_end_a_watch(start: Starter) -> N
     assert seen.events.count(CaughtUp()) == 1
 
 
-async def test_a_server_that_stays_away_ends_the_watch(start: Starter) -> None:
+async def test_unreachable_server_ends_the_watch(start: Starter) -> None:
     server = start("", "-js", "-sd", "store")
     async with NatsConnection(NatsConfig.of(server.url)) as connection:
         await connection.bucket("b", BucketConfig())

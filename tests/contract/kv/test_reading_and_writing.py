@@ -40,7 +40,7 @@ async def test_a_value_is_read_back_with_the_version_it_was_given(bucket: NatsBu
     assert await bucket.reader().entry("a.c") is None
 
 
-async def test_nats_py_reads_what_we_write_and_the_reverse(
+async def test_nats_py_and_penstock_read_each_others_values(
     bucket: NatsBucket, jetstream: JetStreamContext
 ) -> None:
     theirs = await jetstream.key_value(bucket.name)
@@ -55,7 +55,7 @@ async def test_nats_py_reads_what_we_write_and_the_reverse(
         await theirs.get("k")
 
 
-async def test_a_bucket_of_a_domain_is_written_read_and_listed_there(start: Starter) -> None:
+async def test_bucket_in_a_domain_is_written_read_and_listed(start: Starter) -> None:
     server = start("jetstream { store_dir: store, domain: far }")
     async with (
         asyncio.timeout(PATIENCE_SECONDS),
@@ -72,7 +72,7 @@ async def test_a_bucket_of_a_domain_is_written_read_and_listed_there(start: Star
             await connection.bucket("b", BucketConfig())
 
 
-async def test_a_deleted_key_has_no_value_but_a_record(bucket: NatsBucket) -> None:
+async def test_deleted_key_has_a_record_without_value(bucket: NatsBucket) -> None:
     writer, reader = bucket.writer(), bucket.reader()
     await writer.put("k", b"1")
     await writer.delete("k")
@@ -91,7 +91,7 @@ async def test_create_refuses_a_key_that_has_a_value(bucket: NatsBucket) -> None
     assert await bucket.reader().get("k") == KvEntry("k", b"3", version)
 
 
-async def test_conditional_writes_need_the_version_that_is_there(bucket: NatsBucket) -> None:
+async def test_conditional_write_needs_the_current_version(bucket: NatsBucket) -> None:
     writer = bucket.writer()
     first = await writer.put("k", b"1")
     second = await writer.update("k", b"2", first)
@@ -104,7 +104,7 @@ async def test_conditional_writes_need_the_version_that_is_there(bucket: NatsBuc
     assert await bucket.reader().get("k") is None
 
 
-async def test_a_conditional_write_without_a_revision_is_a_mistake(bucket: NatsBucket) -> None:
+async def test_conditional_write_without_a_revision_raises(bucket: NatsBucket) -> None:
     with pytest.raises(ValueError, match="revision"):
         await bucket.writer().update("k", b"", VersionToken.UNKNOWN)
 
@@ -123,7 +123,7 @@ async def test_a_purge_leaves_one_record_of_the_key(make: Maker) -> None:
     assert await bucket.reader().get("k") is None
 
 
-async def test_an_empty_value_is_a_value_unless_the_bucket_means_otherwise(
+async def test_empty_value_is_a_value_unless_the_bucket_treats_it_as_delete(
     bucket: NatsBucket, connection: NatsConnection
 ) -> None:
     await bucket.writer().put("k", b"")
@@ -136,7 +136,7 @@ async def test_an_empty_value_is_a_value_unless_the_bucket_means_otherwise(
     await meant.writer().create("k", b"now")
 
 
-async def test_listings_know_no_limit_and_no_deleted_keys(bucket: NatsBucket) -> None:
+async def test_listing_has_no_limit_and_no_deleted_keys(bucket: NatsBucket) -> None:
     writer = bucket.writer()
     names = [f"n.{number:04}" for number in range(1200)]
     for at in range(0, len(names), 100):
@@ -167,14 +167,14 @@ async def test_any_prefix_lists_what_starts_with_it(
 
 
 @pytest.mark.parametrize("key", ["", ".a", "a.", "a..b", "a b", "a*", ">", "é"])
-async def test_what_is_no_key_is_refused_before_it_is_sent(bucket: NatsBucket, key: str) -> None:
+async def test_invalid_key_is_refused_before_sending(bucket: NatsBucket, key: str) -> None:
     with pytest.raises(ValueError, match="no key"):
         await bucket.writer().put(key, b"")
     with pytest.raises(ValueError, match="no key"):
         await bucket.reader().get(key)
 
 
-async def test_a_key_with_a_time_to_live_goes_by_itself(make: Maker) -> None:
+async def test_key_with_ttl_expires(make: Maker) -> None:
     bucket = await make(BucketConfig(allow_msg_ttl=True))
     writer = bucket.ttl_writer()
     assert writer is not None
@@ -185,7 +185,7 @@ async def test_a_key_with_a_time_to_live_goes_by_itself(make: Maker) -> None:
             await bucket.watcher().log_info()  # type: ignore[union-attr]
 
 
-async def test_a_bucket_says_what_it_cannot_do(make: Maker) -> None:
+async def test_capabilities_of_a_bucket_are_reported(make: Maker) -> None:
     bucket = await make(BucketConfig(allow_rollup=False, max_value_size=100))
     assert bucket.ttl_writer() is None
     assert bucket.purger() is None
@@ -204,7 +204,7 @@ async def test_reads_without_direct_access_go_to_the_leader(make: Maker) -> None
     assert await bucket.reader().get("k") is None
 
 
-async def test_a_bucket_that_is_not_there_is_named(
+async def test_missing_bucket_is_named(
     connection: NatsConnection, bucket: NatsBucket, jetstream: JetStreamContext
 ) -> None:
     with pytest.raises(BucketNotFound, match="bucket nosuch"):
@@ -218,7 +218,7 @@ async def test_a_bucket_that_is_not_there_is_named(
         await listed(bucket)
 
 
-async def test_an_existing_bucket_stays_as_it_is_and_the_difference_is_told(
+async def test_existing_bucket_is_unchanged_and_differences_are_reported(
     bucket: NatsBucket, connection: NatsConnection, caplog: pytest.LogCaptureFixture
 ) -> None:
     same = await connection.bucket(bucket.name, BucketConfig())
@@ -242,7 +242,7 @@ async def test_health_follows_the_connection(server: ServerUnderTest) -> None:
     assert not connection.is_healthy()
 
 
-async def test_a_connection_that_cannot_be_made_says_where_but_not_who() -> None:
+async def test_connect_error_names_the_address_but_no_credentials() -> None:
     connection = NatsConnection(NatsConfig.of("nats://amy:sesame@127.0.0.1:1"))
     with pytest.raises(ConnectionFailed, match=r"127\.0\.0\.1:1") as failure:
         await connection.connect()
@@ -250,7 +250,7 @@ async def test_a_connection_that_cannot_be_made_says_where_but_not_who() -> None
     assert "sesame" not in repr(NatsConfig.of("nats://amy:sesame@h"))
 
 
-async def test_around_a_client_of_the_callers_own(
+async def test_bucket_works_over_a_client_of_the_caller(
     server: ServerUnderTest, bucket: NatsBucket
 ) -> None:
     client = await nats.connect(server.url)

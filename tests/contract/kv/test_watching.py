@@ -28,7 +28,7 @@ async def seen_of(watch: Watch) -> Seen:
     return await Seen(watch).until_caught_up()
 
 
-async def test_a_watch_lists_what_is_there_with_markers_then_is_caught_up(
+async def test_watch_yields_current_values_and_markers_then_caught_up(
     bucket: NatsBucket,
 ) -> None:
     writer = bucket.writer()
@@ -54,7 +54,7 @@ async def test_an_empty_bucket_is_caught_up_at_once(bucket: NatsBucket) -> None:
     assert (seen.puts, seen.events) == ([("k", b"1")], seen.updates)
 
 
-async def test_a_watch_behind_a_cursor_tells_only_what_came_after(bucket: NatsBucket) -> None:
+async def test_watch_from_a_cursor_yields_only_later_events(bucket: NatsBucket) -> None:
     writer = bucket.writer()
     for number in range(1, 6):
         await writer.put(f"k{number}", b"%d" % number)
@@ -106,7 +106,7 @@ async def test_bookmarks_come_no_more_often_than_asked(bucket: NatsBucket) -> No
     assert Bookmark(WatchCursor(last.raw)) not in seen.events
 
 
-async def test_an_expired_key_is_told_with_the_reason(make: Maker) -> None:
+async def test_expired_key_event_has_the_reason(make: Maker) -> None:
     bucket = await make(BucketConfig(marker_ttl=60.0))
     writer = bucket.ttl_writer()
     assert writer is not None
@@ -118,7 +118,7 @@ async def test_an_expired_key_is_told_with_the_reason(make: Maker) -> None:
     assert (gone.op, gone.key, gone.reason) == (Op.PURGE, "k", "MaxAge")
 
 
-async def test_a_purge_of_a_key_is_told(make: Maker) -> None:
+async def test_purge_of_a_key_is_an_event(make: Maker) -> None:
     bucket = await make(BucketConfig(history=3))
     purger = bucket.purger()
     assert purger is not None
@@ -129,7 +129,7 @@ async def test_a_purge_of_a_key_is_told(make: Maker) -> None:
     assert [(update.op, update.reason) for update in seen.updates] == [(Op.PURGE, None)]
 
 
-async def test_empty_values_are_deletes_where_the_bucket_means_them_so(
+async def test_empty_values_are_deletes_where_the_bucket_says_so(
     bucket: NatsBucket,
 ) -> None:
     await bucket.writer().put("k", b"")
@@ -140,7 +140,7 @@ async def test_empty_values_are_deletes_where_the_bucket_means_them_so(
         assert [update.op for update in seen.updates] == [op]
 
 
-async def test_overwritten_records_are_no_loss_while_older_ones_remain(
+async def test_overwritten_records_are_not_losses_while_older_ones_remain(
     bucket: NatsBucket,
 ) -> None:
     """With one record kept for a key, most of what a late watch wanted is overwritten."""
@@ -153,7 +153,7 @@ async def test_overwritten_records_are_no_loss_while_older_ones_remain(
     assert seen.puts == [("hot", b"19")]
 
 
-async def test_many_events_come_many_at_a_time(bucket: NatsBucket) -> None:
+async def test_events_arrive_in_batches(bucket: NatsBucket) -> None:
     writer = bucket.writer()
     for at in range(0, 2000, 200):
         await asyncio.gather(*(writer.put(f"k{at + n}", b"v") for n in range(200)))
@@ -170,15 +170,13 @@ async def test_many_events_come_many_at_a_time(bucket: NatsBucket) -> None:
 
 
 @pytest.mark.parametrize("cursor", [WatchCursor(b"12345"), WatchCursor.of(2**64 - 1)])
-async def test_a_cursor_nothing_can_follow_is_refused(
-    bucket: NatsBucket, cursor: WatchCursor
-) -> None:
+async def test_unusable_cursor_is_refused(bucket: NatsBucket, cursor: WatchCursor) -> None:
     watcher: KvWatcher = watching(bucket)
     with pytest.raises(ValueError, match="revision"):
         watcher.watch(Scope.all(), after=cursor)
 
 
-async def test_a_watch_fits_the_contract(server: ServerUnderTest, bucket: NatsBucket) -> None:
+async def test_watch_satisfies_the_contract(server: ServerUnderTest, bucket: NatsBucket) -> None:
     watcher: KvWatcher = watching(bucket)
     info = await watcher.log_info()
     assert (info.first_seq, info.last_seq, info.evicts_current) == (0, 0, False)

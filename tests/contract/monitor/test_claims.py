@@ -60,7 +60,7 @@ def answered(wire: Wire, subject: str, body: str = "") -> Any:
     return json.loads(wire.line())["data"]
 
 
-def test_a_connection_shows_its_claims_but_no_bearers_token(
+def test_connection_shows_its_claims_but_no_bearer_token(
     server: ServerUnderTest, listener: Wire
 ) -> None:
     with login(server, AMYS), login(server, BEARERS, BOB):
@@ -89,7 +89,7 @@ def test_an_account_shows_its_claims(server: ServerUnderTest, listener: Wire) ->
         assert detail["revoked_user"] == {BOB.public: "1970-01-01T00:01:40Z"}
 
 
-def test_a_user_may_know_itself(server: ServerUnderTest) -> None:
+def test_user_can_request_its_own_info(server: ServerUnderTest) -> None:
     with login(server, AMYS) as wire:
         wire.send("SUB back 2\r\n")
         told = answered(wire, "$SYS.REQ.USER.INFO")

@@ -69,7 +69,7 @@ def pages(servers: tuple[ServerUnderTest, ServerUnderTest], path: str) -> tuple[
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_a_page_has_the_reference_s_fields_kinds_and_order(
+def test_page_has_the_fields_types_and_order_of_the_reference(
     servers: tuple[ServerUnderTest, ServerUnderTest], path: str
 ) -> None:
     mine, theirs = pages(servers, path)
@@ -81,12 +81,14 @@ def test_a_page_has_the_reference_s_fields_kinds_and_order(
 @pytest.mark.parametrize(
     "field", ["memory", "storage", "streams", "consumers", "messages", "bytes", "reserved_storage"]
 )
-def test_totals_are_the_same(servers: tuple[ServerUnderTest, ServerUnderTest], field: str) -> None:
+def test_totals_match_the_reference(
+    servers: tuple[ServerUnderTest, ServerUnderTest], field: str
+) -> None:
     mine, theirs = pages(servers, "/jsz")
     assert mine.json[field] == theirs.json[field]
 
 
-def test_copies_are_shown_with_how_far_they_are(start: Starter) -> None:
+def test_copies_show_their_lag(start: Starter) -> None:
     server = start(CONFIG)
     with JetStream(server) as client:
         client.stream("ORIGIN")
@@ -117,7 +119,7 @@ def test_copies_are_shown_with_how_far_they_are(start: Starter) -> None:
     assert sorted(names) == ["JS_MIR", "JS_SRC"]
 
 
-def test_the_global_account_is_not_shown_beside_others(start: Starter) -> None:
+def test_global_account_is_not_listed_beside_others(start: Starter) -> None:
     server = start(
         "http_port: -1, jetstream { store_dir: store }\n"
         "accounts { A { jetstream: enabled, users: [{user: u, password: p}] } }"
@@ -137,7 +139,7 @@ def test_the_global_account_is_not_shown_beside_others(start: Starter) -> None:
         "/healthz?stream=S",
     ],
 )
-def test_what_is_not_there_is_not_healthy(
+def test_missing_asset_is_unhealthy(
     servers: tuple[ServerUnderTest, ServerUnderTest], path: str
 ) -> None:
     def told(reply: Reply) -> tuple[int, Any]:

@@ -53,7 +53,7 @@ PAGES = [
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_a_page_has_the_reference_s_fields_kinds_and_order(pair: Pair, path: str) -> None:
+def test_page_has_the_fields_types_and_order_of_the_reference(pair: Pair, path: str) -> None:
     ours, reference = pair.ours.get(path), pair.reference.get(path)
     assert ours.status == reference.status == 200
     mine = without(shape(ours.json), ONLY_OURS)
@@ -62,7 +62,7 @@ def test_a_page_has_the_reference_s_fields_kinds_and_order(pair: Pair, path: str
 
 
 @pytest.mark.parametrize("path", [*PAGES, "/nope", "/raftz", "/connz?sort=x"])
-def test_a_page_is_announced_with_the_same_headers(pair: Pair, path: str) -> None:
+def test_page_has_the_headers_of_the_reference(pair: Pair, path: str) -> None:
     compared = ("Content-Type", "Access-Control-Allow-Origin", "X-Content-Type-Options")
     ours, reference = pair.ours.get(path), pair.reference.get(path)
     assert [ours.headers.get(name) for name in compared] == [
@@ -70,7 +70,7 @@ def test_a_page_is_announced_with_the_same_headers(pair: Pair, path: str) -> Non
     ]
 
 
-def test_json_is_laid_out_alike(pair: Pair) -> None:
+def test_json_layout_matches_the_reference(pair: Pair) -> None:
     def layout(text: str) -> str:
         return re.sub(r'": .*?(,?)$', r'": ...\1', text, flags=re.M)
 
@@ -119,7 +119,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("path", REFUSED)
-def test_a_bad_request_is_refused_in_the_same_words(pair: Pair, path: str) -> None:
+def test_bad_request_is_refused_in_the_same_words(pair: Pair, path: str) -> None:
     ours, reference = pair.ours.get(path), pair.reference.get(path)
     assert (ours.status, ours.text) == (reference.status, reference.text)
     assert ours.status >= 400
@@ -129,7 +129,7 @@ def test_a_bad_request_is_refused_in_the_same_words(pair: Pair, path: str) -> No
     "path",
     ["//varz", "/./varz", "/x/../varz", "//", "/connz/../", "/varz//", "//varz?x=1&y=<", "/%76arz"],
 )
-def test_a_path_that_somebody_joined_leads_to_its_page(pair: Pair, path: str) -> None:
+def test_unclean_path_leads_to_its_page(pair: Pair, path: str) -> None:
     ours, reference = (_unfollowed(scene, path) for scene in _both(pair))
     assert ours == reference
 
@@ -183,7 +183,7 @@ QUERIES = [
 
 
 @pytest.mark.parametrize("query", QUERIES)
-def test_filters_and_pages_choose_the_same_connections(pair: Pair, query: str) -> None:
+def test_filters_and_paging_select_the_same_connections(pair: Pair, query: str) -> None:
     assert _chosen(pair.ours, query) == _chosen(pair.reference, query)
 
 
@@ -201,7 +201,7 @@ COUNTED_SORTS = {
 
 @pytest.mark.parametrize("sort", COUNTED_SORTS)
 @pytest.mark.parametrize("state", ["open", "closed", "any"])
-def test_connections_sort_alike(pair: Pair, sort: str, state: str) -> None:
+def test_connection_order_matches_the_reference(pair: Pair, sort: str, state: str) -> None:
     query, shown = f"sort={sort}&state={state}", COUNTED_SORTS[sort]
     ours, reference = _rows(pair.ours, query), _rows(pair.reference, query)
     assert [row[shown] for row in ours] == [row[shown] for row in reference]
@@ -209,7 +209,7 @@ def test_connections_sort_alike(pair: Pair, sort: str, state: str) -> None:
 
 @pytest.mark.parametrize("state", ["open", "closed", "any"])
 @pytest.mark.parametrize("sort", ["last", "idle", "uptime"])
-def test_orders_by_time_keep_the_same_law(pair: Pair, sort: str, state: str) -> None:
+def test_connections_sorted_by_time_are_in_order(pair: Pair, sort: str, state: str) -> None:
     """Times differ from server to server, so each is held to what it shows."""
     for scene in _both(pair):
         answer = scene.get(f"/connz?sort={sort}&state={state}").json
@@ -223,13 +223,13 @@ def test_orders_by_time_keep_the_same_law(pair: Pair, sort: str, state: str) -> 
             assert moments == sorted(moments, reverse=sort == "last")
 
 
-def test_the_last_to_go_is_the_first_by_stop(pair: Pair) -> None:
+def test_connection_closed_last_is_first_by_stop(pair: Pair) -> None:
     for scene in _both(pair):
         assert scene.names(_rows(scene, "state=closed&sort=stop")) == ["fay", "eve", "dan"]
 
 
 @pytest.mark.parametrize("who", ["ann", "bea", "cy", "dan", "eve", "fay"])
-def test_a_connection_is_shown_with_the_same_facts(pair: Pair, who: str) -> None:
+def test_connection_fields_match_the_reference(pair: Pair, who: str) -> None:
     ours, reference = _row(pair.ours, who), _row(pair.reference, who)
     assert ours == reference
 
@@ -270,13 +270,13 @@ AGREED = [
 ]
 
 
-def test_counters_of_the_server_agree(pair: Pair) -> None:
+def test_server_counters_match_the_reference(pair: Pair) -> None:
     ours, reference = pair.ours.get("/varz").json, pair.reference.get("/varz").json
     for name in AGREED:
         assert ours[name] == reference[name], name
 
 
-def test_traffic_of_accounts_agrees(pair: Pair) -> None:
+def test_account_traffic_matches_the_reference(pair: Pair) -> None:
     def traffic(scene: Scene) -> dict[str, Any]:
         stats = scene.get("/accstatz?unused=1").json["account_statz"]
         return {
@@ -299,7 +299,7 @@ def test_a_test_subject_finds_the_same_subscriptions(pair: Pair, test: str) -> N
     assert found(pair.ours) == found(pair.reference)
 
 
-def test_every_subscription_that_is_counted_is_listed(pair: Pair) -> None:
+def test_every_counted_subscription_is_listed(pair: Pair) -> None:
     answer = pair.ours.get("/subsz?subs=1").json
     assert answer["total"] == answer["num_subscriptions"] == len(answer["subscriptions_list"])
 
@@ -315,7 +315,7 @@ def test_requests_are_counted_by_page(pair: Pair) -> None:
         assert "/nope" not in after
 
 
-def test_a_subject_filter_keeps_those_who_would_hear_it(pair: Pair) -> None:
+def test_subject_filter_keeps_connections_that_would_receive_it(pair: Pair) -> None:
     """Over HTTP the reference reads the filter and forgets it; ours applies it."""
     assert pair.ours.names(_rows(pair.ours, "filter_subject=zip.1&acc=A")) == ["bea"]
 
@@ -332,7 +332,7 @@ def test_no_page_shows_a_password(pair: Pair) -> None:
             assert not any(secret in text for secret in SECRETS), path
 
 
-def test_monitoring_over_tls_asks_for_no_certificate(
+def test_monitoring_over_tls_requests_no_certificate(
     start: Starter, certificates: Certificates
 ) -> None:
     server = start("https_port: -1\n" + certificates.verifying("verify: true"))

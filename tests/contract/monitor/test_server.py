@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from support.tls import Certificates
 
 
-def test_a_tls_connection_is_shown_with_its_certificate_when_asked(
+def test_tls_connection_shows_its_certificate_on_request(
     start: Starter, certificates: Certificates
 ) -> None:
     server = start("http_port: -1\n" + certificates.verifying("verify: true"))
@@ -49,7 +49,7 @@ def test_a_lame_duck_is_not_healthy(start: Starter) -> None:
         }
 
 
-def test_a_monitoring_port_that_is_taken_keeps_the_server_from_starting(start: Starter) -> None:
+def test_occupied_monitoring_port_prevents_the_start(start: Starter) -> None:
     with socket.create_server((LOOPBACK, 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ServerStartError, match="can't listen to the monitor port"):
@@ -84,7 +84,7 @@ def test_varz_shows_the_other_ports_that_were_bound(start: Starter) -> None:
     ]
 
 
-def test_varz_shows_the_address_that_clients_are_told(start: Starter) -> None:
+def test_varz_shows_the_advertised_address(start: Starter) -> None:
     server = start('http_port: -1\nclient_advertise: "nats.example:99"\n')
     varz = fetch(f"{server.http_url}/varz").json
     assert (varz["host"], varz["port"]) == ("nats.example", 99)

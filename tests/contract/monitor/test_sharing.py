@@ -46,7 +46,7 @@ def detail(pool: ServerPool, implementation: Implementation, account: str) -> di
 
 
 @pytest.mark.parametrize("account", ["A", "B"])
-def test_what_is_shared_is_shown(pool: ServerPool, account: str) -> None:
+def test_exports_and_imports_are_shown(pool: ServerPool, account: str) -> None:
     assert REFERENCE is not None
     theirs, ours = detail(pool, REFERENCE, account), detail(pool, OURS, account)
     # Everybody's services of the system account are imports in the reference.

@@ -159,14 +159,14 @@ def test_a_request_is_refused_with_the_reference_s_error(
 
 
 @pytest.mark.parametrize("body", ["{bad", "[]", '{"limit": "x"}'])
-def test_a_body_that_cannot_be_read_is_a_bad_request(sam: Asker, body: str) -> None:
+def test_unreadable_body_is_a_bad_request(sam: Asker, body: str) -> None:
     answer = sam.ask("$SYS.REQ.SERVER.PING.CONNZ", body)
     assert answer["error"]["code"] == 400
     assert "data" not in answer
 
 
 @pytest.mark.parametrize("subject", ["PING.NOPEZ", "NOBODY.VARZ", "<id>.PING"])
-def test_what_nobody_answers_has_no_responders(sam: Asker, scene: Scene, subject: str) -> None:
+def test_unknown_system_request_has_no_responders(sam: Asker, scene: Scene, subject: str) -> None:
     assert sam.ask(_subject(scene, subject)) is None
 
 
@@ -184,7 +184,7 @@ def test_what_nobody_answers_has_no_responders(sam: Asker, scene: Scene, subject
         ('{"tags": ["east", "west"]}', False),
     ],
 )
-def test_a_filter_says_which_servers_are_meant(sam: Asker, body: str, meant: bool) -> None:
+def test_server_filter_selects_servers(sam: Asker, body: str, meant: bool) -> None:
     sam.wire.send(f"PUB $SYS.REQ.SERVER.PING.IDZ {INBOX} 0\r\n\r\n")
     assert sam.next_event()[0] == INBOX
     sam.wire.send(f"PUB $SYS.REQ.SERVER.PING.CONNZ {INBOX} {len(body)}\r\n{body}\r\n")
@@ -194,7 +194,7 @@ def test_a_filter_says_which_servers_are_meant(sam: Asker, body: str, meant: boo
 
 
 @pytest.mark.parametrize("user", ["ann", "cy", "sam"])
-def test_a_client_learns_who_it_is_and_what_it_may_do(pair: Pair, user: str, join: Join) -> None:
+def test_client_can_request_its_user_and_permissions(pair: Pair, user: str, join: Join) -> None:
     answers = []
     for scene in (pair.ours, pair.reference):
         asker = join(scene.server, user)
@@ -237,7 +237,7 @@ def test_the_system_account_may_ask_about_every_account(
     assert mine == theirs
 
 
-def test_answers_hold_no_password(sam: Asker) -> None:
+def test_replies_hold_no_password(sam: Asker) -> None:
     for name in ("VARZ", "CONNZ", "ACCOUNTZ"):
         text = json.dumps(sam.ask(f"$SYS.REQ.SERVER.PING.{name}", '{"auth": true}'))
         assert not any(secret in text for secret in SECRETS)
@@ -246,7 +246,7 @@ def test_answers_hold_no_password(sam: Asker) -> None:
 # -- events and commands, on servers of their own
 
 
-def test_connections_are_told_as_they_come_and_go(start: Starter, join: Join) -> None:
+def test_connect_and_disconnect_events_are_sent(start: Starter, join: Join) -> None:
     server = start(CONFIG)
     sam = join(server, "sam")
     sam.wire.send("SUB $SYS.ACCOUNT.A.* 1\r\nSUB $SYS.SERVER.ACCOUNT.A.CONNS 2\r\n")
@@ -297,7 +297,7 @@ def test_events_have_the_same_fields(pair: Pair, sams: tuple[Asker, Asker], join
     assert shapes[0] == shapes[1]
 
 
-def test_a_refused_login_is_told(start: Starter, join: Join) -> None:
+def test_refused_login_is_an_event(start: Starter, join: Join) -> None:
     server = start(CONFIG)
     sam = join(server, "sam")
     sam.wire.send("SUB $SYS.SERVER.*.CLIENT.AUTH.ERR 1\r\n")
@@ -311,7 +311,9 @@ def test_a_refused_login_is_told(start: Starter, join: Join) -> None:
     assert "guess" not in json.dumps(event)
 
 
-def test_who_a_refused_login_said_it_was_is_told_at_its_end(start: Starter, join: Join) -> None:
+def test_disconnect_event_of_a_refused_login_has_its_claimed_user(
+    start: Starter, join: Join
+) -> None:
     server = start(CONFIG)
     sam = join(server, "sam")
     sam.wire.send("SUB $SYS.ACCOUNT.*.DISCONNECT 1\r\n")
@@ -324,7 +326,7 @@ def test_who_a_refused_login_said_it_was_is_told_at_its_end(start: Starter, join
     assert (event["reason"], event["client"]["user"]) == ("Authentication Failure", "ann")
 
 
-def test_connections_of_an_account_can_be_asked_for(start: Starter, join: Join) -> None:
+def test_connections_of_an_account_can_be_requested(start: Starter, join: Join) -> None:
     server = start(CONFIG)
     sam = join(server, "sam")
     join(server, "ann")
@@ -336,7 +338,7 @@ def test_connections_of_an_account_can_be_asked_for(start: Starter, join: Join) 
     sam.wire.expect_quiet()
 
 
-def test_a_server_tells_that_it_has_jetstream(start: Starter, join: Join) -> None:
+def test_server_announces_jetstream(start: Starter, join: Join) -> None:
     sam = join(start(CONFIG + "jetstream { store_dir: store, domain: hub }"), "sam")
     answer = sam.ask("$SYS.REQ.SERVER.PING")
     told = answer["server"]
@@ -364,7 +366,7 @@ def test_a_kicked_client_is_closed_and_shown_as_kicked(start: Starter, join: Joi
 
 
 @pytest.mark.parametrize("command", ["KICK", "LDM"])
-def test_a_command_that_names_nobody_is_not_answered(
+def test_command_for_an_unknown_client_gets_no_reply(
     start: Starter, join: Join, command: str
 ) -> None:
     server = start(CONFIG)
@@ -375,7 +377,7 @@ def test_a_command_that_names_nobody_is_not_answered(
     sam.wire.expect_quiet()
 
 
-def test_one_client_can_be_asked_to_move(start: Starter, join: Join) -> None:
+def test_one_client_can_be_put_into_lame_duck_mode(start: Starter, join: Join) -> None:
     server = start(CONFIG)
     sam, ann = join(server, "sam"), join(server, "ann")
     ann.wire.drain()
@@ -385,7 +387,7 @@ def test_one_client_can_be_asked_to_move(start: Starter, join: Join) -> None:
     assert ann.wire.expect_info()["ldm"] is True
 
 
-def test_a_reload_can_be_asked_for(start: Starter, join: Join) -> None:
+def test_reload_can_be_requested(start: Starter, join: Join) -> None:
     server = start(CONFIG)
     sam = join(server, "sam")
     server.config_path.write_text(CONFIG + "\nmax_connections: 77\n")
@@ -396,7 +398,7 @@ def test_a_reload_can_be_asked_for(start: Starter, join: Join) -> None:
     assert sam.ask("$SYS.REQ.SERVER.PING.VARZ")["data"]["max_connections"] == 77
 
 
-def test_a_server_that_stops_says_so(start: Starter, join: Join) -> None:
+def test_stopping_server_sends_a_shutdown_event(start: Starter, join: Join) -> None:
     server = start(CONFIG)
     sam = join(server, "sam")
     sam.wire.send("SUB $SYS.SERVER.*.SHUTDOWN 1\r\n")

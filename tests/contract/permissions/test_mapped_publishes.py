@@ -182,7 +182,7 @@ def _expected_answers(outcome: Outcome) -> list[str]:
 
 
 @pytest.mark.parametrize("account", WORLD)
-def test_a_publish_reaches_what_the_permissions_on_its_final_subject_allow(
+def test_permissions_apply_to_the_mapped_subject(
     pool: ServerPool, implementation: Implementation, account: str, tmp_path: Path
 ) -> None:
     closing: list[Callable[[], None]] = []

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
-def test_every_address_means_both_families(start: Starter, host: str) -> None:
+def test_unspecified_address_listens_on_both_families(start: Starter, host: str) -> None:
     server = start("", "-a", host, "-m", "-1")
     shown = f"[{host}]" if ":" in host else host
     server.wait_for_log(rf"Listening for client connections on {re.escape(shown)}:{server.port}\n")

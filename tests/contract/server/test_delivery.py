@@ -55,7 +55,7 @@ def _unsubscribed(wires: list[Wire], sid: str = "1") -> None:
         wire.expect_quiet()
 
 
-def test_a_queue_group_gets_each_message_once_and_shares_the_work(
+def test_queue_group_receives_each_message_once(
     server: ServerUnderTest,
 ) -> None:
     with _clients(server, MEMBERS + 1) as [publisher, *members]:
@@ -71,7 +71,7 @@ def test_a_queue_group_gets_each_message_once_and_shares_the_work(
     assert all(share == sorted(share) for share in shares)
 
 
-def test_a_queue_group_over_different_patterns_gets_each_message_once(
+def test_queue_group_with_different_patterns_receives_each_message_once(
     server: ServerUnderTest,
 ) -> None:
     patterns = ["work.a", "work.*", "work.>", ">"]
@@ -105,7 +105,7 @@ def test_each_subscriber_sees_each_publisher_in_order(server: ServerUnderTest) -
             assert mine == [f"{number}:{n}" for n in range(MESSAGES)]
 
 
-def test_a_pong_tells_that_earlier_subscriptions_of_the_connection_count(
+def test_pong_confirms_earlier_subscriptions_of_the_connection(
     server: ServerUnderTest,
 ) -> None:
     with _clients(server, 2) as [publisher, subscriber]:
@@ -158,7 +158,7 @@ def tight(pool: ServerPool, implementation: Implementation) -> ServerUnderTest:
     return pool.get(implementation, "max_payload: 8192\nmax_pending: 65536\n")
 
 
-def test_a_client_that_does_not_read_is_closed_without_a_word(tight: ServerUnderTest) -> None:
+def test_client_that_does_not_read_is_closed_without_error_line(tight: ServerUnderTest) -> None:
     with Wire(tight.address) as slow, Wire(tight.address) as publisher:
         slow.connect()
         slow.send("SUB flood 1\r\n")

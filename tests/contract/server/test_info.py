@@ -131,14 +131,14 @@ def _both_infos(server: ServerUnderTest) -> list[dict[str, Any]]:
         return [wire.info, wire.expect_info()]
 
 
-def test_the_second_info_tells_the_limit_of_the_account_and_no_nonce(start: Starter) -> None:
+def test_second_info_has_the_account_limit_and_no_nonce(start: Starter) -> None:
     first, second = _both_infos(start(LIMITED))
     assert (first["max_payload"], second["max_payload"]) == (1_048_576, 100)
     assert "nonce" in first
     assert "nonce" not in second
 
 
-def test_a_default_user_is_greeted_as_free_to_enter_and_then_told_of_the_others(
+def test_default_user_needs_no_login_and_learns_that_others_do(
     start: Starter,
 ) -> None:
     server = start(ACCOUNTS + "no_auth_user: amy\nhttp_port: -1\n")
@@ -148,7 +148,7 @@ def test_a_default_user_is_greeted_as_free_to_enter_and_then_told_of_the_others(
     assert fetch(f"{server.http_url}/varz").json["auth_required"] is True
 
 
-def test_a_browser_is_asked_to_log_in_though_there_is_a_default_user(start: Starter) -> None:
+def test_websocket_client_must_log_in_despite_a_default_user(start: Starter) -> None:
     server = start(ACCOUNTS + BROWSERS + "no_auth_user: amy\n")
     with connect(server.websocket_url, compression=None) as socket:
         greeting = socket.recv(PATIENCE_SECONDS)
@@ -171,12 +171,14 @@ def test_client_ids_rise(server: ServerUnderTest) -> None:
     assert ids == sorted(set(ids))
 
 
-def test_the_server_is_named_after_its_id_unless_told(server: ServerUnderTest) -> None:
+def test_server_name_defaults_to_its_id(server: ServerUnderTest) -> None:
     greeting = _greeting(server)
     assert greeting["server_name"] == greeting["server_id"]
 
 
-def test_a_server_name_is_told(pool: ServerPool, implementation: Implementation) -> None:
+def test_configured_server_name_is_in_info(
+    pool: ServerPool, implementation: Implementation
+) -> None:
     greeting = _greeting(pool.get(implementation, "", ["--server_name", "mill"]))
     assert greeting["server_name"] == "mill"
 
@@ -201,7 +203,7 @@ def test_info_keeps_its_client_id(server: ServerUnderTest) -> None:
     ("advertised", "host", "port"),
     [("example.com:1234", "example.com", 1234), ("[::1]:77", "::1", 77)],
 )
-def test_clients_are_told_the_advertised_address(
+def test_advertised_address_is_in_info(
     start: Starter, advertised: str, host: str, port: int
 ) -> None:
     server = start(f'client_advertise: "{advertised}"\n')

@@ -20,7 +20,7 @@ def impatient(pool: ServerPool, implementation: Implementation) -> ServerUnderTe
     return pool.get(implementation, CONFIG.format(2))
 
 
-def test_a_client_that_never_answers_is_stale(impatient: ServerUnderTest) -> None:
+def test_client_without_pong_is_stale(impatient: ServerUnderTest) -> None:
     with Wire(impatient.address, answers_pings=False) as wire:
         wire.connect()
         wire.expect("PING", "PING", "-ERR 'Stale Connection'")
@@ -33,7 +33,7 @@ def test_a_client_without_connect_is_pinged_too(impatient: ServerUnderTest) -> N
         wire.expect_closed()
 
 
-def test_as_many_pings_as_configured_may_stay_open(
+def test_ping_max_pings_may_be_outstanding(
     pool: ServerPool, implementation: Implementation
 ) -> None:
     server = pool.get(implementation, CONFIG.format(4))
@@ -43,7 +43,7 @@ def test_as_many_pings_as_configured_may_stay_open(
         wire.expect_closed()
 
 
-def test_answering_keeps_the_connection(impatient: ServerUnderTest) -> None:
+def test_pong_keeps_the_connection(impatient: ServerUnderTest) -> None:
     with Wire(impatient.address, answers_pings=False) as wire:
         wire.connect()
         for _ in range(5):
@@ -52,7 +52,7 @@ def test_answering_keeps_the_connection(impatient: ServerUnderTest) -> None:
         wire.expect_quiet()
 
 
-def test_one_answer_forgives_all_open_pings(impatient: ServerUnderTest) -> None:
+def test_one_pong_answers_all_outstanding_pings(impatient: ServerUnderTest) -> None:
     with Wire(impatient.address, answers_pings=False) as wire:
         wire.connect()
         wire.expect("PING", "PING")

@@ -143,7 +143,9 @@ def test_every_delivery_is_an_event(setup: Setup, asking: dict[str, str]) -> Non
     delivered(heard, asking)
 
 
-def test_a_message_for_nobody_has_only_its_arrival(setup: Setup, asking: dict[str, str]) -> None:
+def test_message_without_receivers_has_only_its_ingress_event(
+    setup: Setup, asking: dict[str, str]
+) -> None:
     sender = setup.subscriber("a", "in")
     publish(sender, "nobody.here", asking, "in")
     assert setup.trace()[1] == [ingress(sender, "a", "A", "nobody.here")]
@@ -165,7 +167,7 @@ def test_a_mapping_is_an_event(setup: Setup, asking: dict[str, str]) -> None:
     assert setup.trace()[1] == [ingress(sender, "a", "A", "lost"), {"type": "sm", "to": ""}]
 
 
-def test_a_refusal_is_in_the_arrival(setup: Setup, asking: dict[str, str]) -> None:
+def test_refusal_is_in_the_ingress_event(setup: Setup, asking: dict[str, str]) -> None:
     sender = setup.client("limited")
     publish(sender, "secret.a", asking)
     told = 'Permissions Violation for Publish to "secret.a"'
@@ -177,9 +179,7 @@ def test_a_refusal_is_in_the_arrival(setup: Setup, asking: dict[str, str]) -> No
     sender.expect(f"-ERR '{told}'")
 
 
-def test_a_destination_that_is_denied_refuses_the_message(
-    setup: Setup, asking: dict[str, str]
-) -> None:
+def test_denied_destination_refuses_the_message(setup: Setup, asking: dict[str, str]) -> None:
     heard = setup.subscriber("a", "x.y")
     sender = setup.client("limited")
     publish(sender, "x.y", {**asking, "Nats-Trace-Dest": "hidden"})
@@ -188,7 +188,7 @@ def test_a_destination_that_is_denied_refuses_the_message(
 
 
 @pytest.mark.parametrize("dest", ["a..b", "a.*", ">"])
-def test_a_destination_that_is_none_traces_nothing(
+def test_invalid_destination_traces_nothing(
     setup: Setup, asking: dict[str, str], dest: str
 ) -> None:
     heard = setup.subscriber("a", "x.y")
@@ -200,7 +200,9 @@ def test_a_destination_that_is_none_traces_nothing(
     setup.server.wait_for_log(r"Destination .* is not valid, won't be able to trace events")
 
 
-def test_why_a_client_gets_nothing_is_in_its_event(setup: Setup, asking: dict[str, str]) -> None:
+def test_reason_for_no_delivery_is_in_the_clients_event(
+    setup: Setup, asking: dict[str, str]
+) -> None:
     denied = setup.subscriber("limited", "d.*")
     sender = setup.subscriber("a", "d.x", echo=False)
     publish(sender, "d.x", asking)
@@ -218,7 +220,7 @@ def test_why_a_client_gets_nothing_is_in_its_event(setup: Setup, asking: dict[st
     ]
 
 
-def test_a_service_is_followed_where_it_allows_it(setup: Setup, asking: dict[str, str]) -> None:
+def test_service_import_is_traced_where_allowed(setup: Setup, asking: dict[str, str]) -> None:
     served = setup.subscriber("b", "svc.>")
     sender = setup.subscriber("a", "in")
     publish(sender, "my.seen", asking, "in")
@@ -236,7 +238,7 @@ def test_a_service_is_followed_where_it_allows_it(setup: Setup, asking: dict[str
     delivered(served, asking)
 
 
-def test_a_stream_is_followed_where_it_allows_it(setup: Setup, asking: dict[str, str]) -> None:
+def test_stream_import_is_traced_where_allowed(setup: Setup, asking: dict[str, str]) -> None:
     traces = setup.subscriber("b", "traces")
     heard = setup.subscriber("a", "feed.>", "imp.feed.>")
     sender = setup.client("b")
@@ -315,7 +317,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_why_a_stream_refuses_is_in_its_event(
+def test_reason_of_a_stream_refusal_is_in_its_event(
     setup: Setup, stream: Wire, asking: dict[str, str], case: str
 ) -> None:
     more, text, code = REFUSED[case]
@@ -340,7 +342,7 @@ def test_a_duplicate_is_an_error_in_the_trace(
     assert json.loads(stream.line())["duplicate"] is True
 
 
-def test_a_message_that_nobody_wants_is_told(setup: Setup, asking: dict[str, str]) -> None:
+def test_message_without_interest_is_reported(setup: Setup, asking: dict[str, str]) -> None:
     wire = setup.client("a")
     config = {"name": "INT", "subjects": ["int.>"], "storage": "memory", "retention": "interest"}
     assert "error" not in _api(wire, "STREAM.CREATE.INT", config)
@@ -365,7 +367,7 @@ def test_requests_to_the_api_end_at_the_system_account(
 # -- who asks, and how
 
 
-def test_traceparent_asks_where_the_account_has_a_destination(setup: Setup) -> None:
+def test_traceparent_triggers_a_trace_where_the_account_has_a_destination(setup: Setup) -> None:
     heard = setup.subscriber("a", "x.y")
     sender = setup.client("a")
     publish(sender, "x.y", {"TraceParent": PARENT, "Nats-Trace-Only": "true"})
@@ -409,7 +411,7 @@ def test_a_trace_may_be_compressed(setup: Setup, encoding: str) -> None:
     assert json.loads(plain)["events"][0]["type"] == "in"
 
 
-def test_many_traced_messages_are_all_told_in_their_order(setup: Setup) -> None:
+def test_many_traced_messages_are_reported_in_order(setup: Setup) -> None:
     heard = setup.subscriber("a", "x.*")
     sender = setup.client("a")
     for number in range(100):

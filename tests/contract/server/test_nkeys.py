@@ -26,13 +26,13 @@ def guarded(pool: ServerPool, implementation: Implementation) -> ServerUnderTest
     return pool.get(implementation, f"authorization {{ users: [ {users} ] }}\n")
 
 
-def test_a_signed_nonce_opens_the_door(guarded: ServerUnderTest) -> None:
+def test_signed_nonce_logs_in(guarded: ServerUnderTest) -> None:
     with Wire(guarded.address) as wire:
         signature = url_safe(signed(SEED, wire.info["nonce"]))
         wire.connect(nkey=public_nkey(SEED), sig=signature)
 
 
-def test_the_nkey_brings_its_permissions(guarded: ServerUnderTest) -> None:
+def test_nkey_user_has_its_permissions(guarded: ServerUnderTest) -> None:
     with Wire(guarded.address) as wire:
         signature = url_safe(signed(SEED, wire.info["nonce"]))
         wire.connect(nkey=public_nkey(SEED), sig=signature)
@@ -41,7 +41,7 @@ def test_the_nkey_brings_its_permissions(guarded: ServerUnderTest) -> None:
         wire.expect_quiet()
 
 
-def test_a_signature_in_standard_base64_is_taken(guarded: ServerUnderTest) -> None:
+def test_signature_in_standard_base64_is_accepted(guarded: ServerUnderTest) -> None:
     with Wire(guarded.address) as wire:
         signature = base64.b64encode(signed(SEED, wire.info["nonce"])).decode()
         wire.connect(nkey=public_nkey(SEED), sig=signature)
@@ -72,7 +72,7 @@ def test_the_nonce_of_another_connection_is_refused(guarded: ServerUnderTest) ->
 
 
 @pytest.mark.parametrize("signature", ["", "AAAA", "%%%%", "A" * 86])
-def test_a_worthless_signature_is_refused(guarded: ServerUnderTest, signature: str) -> None:
+def test_malformed_signature_is_refused(guarded: ServerUnderTest, signature: str) -> None:
     with Wire(guarded.address) as wire:
         wire.send(f'CONNECT {{"nkey":"{public_nkey(SEED)}","sig":"{signature}"}}\r\n')
         wire.expect(REFUSED)

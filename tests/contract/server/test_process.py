@@ -46,7 +46,7 @@ def _config(directory: Path, text: str) -> str:
 
 
 @pytest.mark.parametrize("flag", ["-v", "--version", "-version", "--v"])
-def test_the_version_goes_to_stdout_in_the_known_form(
+def test_version_is_printed_to_stdout(
     implementation: Implementation, tmp_path: Path, flag: str
 ) -> None:
     done = _run(implementation, tmp_path, flag)
@@ -102,7 +102,7 @@ BAD_CONFIGURATIONS = {
 
 @pytest.mark.parametrize("checking", [True, False], ids=["check", "start"])
 @pytest.mark.parametrize("fault", BAD_CONFIGURATIONS)
-def test_a_bad_configuration_is_told_and_ends_with_one(
+def test_invalid_configuration_is_reported_and_exits_with_1(
     implementation: Implementation, tmp_path: Path, fault: str, checking: bool
 ) -> None:
     text, complaint = BAD_CONFIGURATIONS[fault]
@@ -133,7 +133,7 @@ START_FAULTS = {
 
 
 @pytest.mark.parametrize("fault", START_FAULTS)
-def test_a_start_that_cannot_work_is_told_and_ends_with_one(
+def test_failed_start_is_reported_and_exits_with_1(
     implementation: Implementation, tmp_path: Path, fault: str
 ) -> None:
     (tmp_path / "pending.conf").write_text("max_payload: 100MB\n")
@@ -177,7 +177,7 @@ def test_a_monitoring_port_in_use_is_fatal(implementation: Implementation, tmp_p
     assert re.search(told, done.stderr, re.IGNORECASE)
 
 
-def test_an_address_that_is_none_is_fatal(implementation: Implementation, tmp_path: Path) -> None:
+def test_invalid_address_is_fatal(implementation: Implementation, tmp_path: Path) -> None:
     done = _run(implementation, tmp_path, "-a", "999.999.999.999", "-p", "-1")
     assert done.returncode == 1
     assert re.search(r"\[FTL\] .*port.* 999\.999\.999\.999:0", done.stderr)
@@ -194,7 +194,7 @@ def test_a_pid_file_that_cannot_be_written_is_fatal(
 # -- the log ---------------------------------------------------------------------------------
 
 
-def test_every_log_line_has_its_stamp(start: Starter) -> None:
+def test_every_log_line_has_pid_time_and_level(start: Starter) -> None:
     server = start("", "-D")
     with Wire(server.address) as wire:
         wire.connect()
@@ -204,7 +204,7 @@ def test_every_log_line_has_its_stamp(start: Starter) -> None:
     assert {line.split()[0] for line in lines} == {f"[{server.pid}]"}
 
 
-def test_the_log_tells_its_steps_in_order(start: Starter) -> None:
+def test_startup_lines_are_in_order(start: Starter) -> None:
     server = start('websocket { host: "127.0.0.1", port: -1, no_tls: true }\n', "-m", "-1")
     server.stop()
     steps = [
@@ -223,12 +223,12 @@ def test_the_log_tells_its_steps_in_order(start: Starter) -> None:
     assert -1 < web < server.log.find("Server is ready")
 
 
-def test_the_log_may_do_without_time(start: Starter) -> None:
+def test_log_time_can_be_disabled(start: Starter) -> None:
     server = start("", "-T=false")
     assert re.search(rf"^\[{server.pid}\] \[INF\] Server is ready$", server.log, re.MULTILINE)
 
 
-def test_a_log_file_takes_all_lines(start: Starter, tmp_path: Path) -> None:
+def test_all_lines_go_to_the_log_file(start: Starter, tmp_path: Path) -> None:
     log = tmp_path / "server.log"
     server = start("", "-l", str(log))
     server.stop()
@@ -269,7 +269,7 @@ def test_the_ports_file_lists_every_listener(start: Starter) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_the_ports_file_goes_with_the_server(start: Starter, number: signal.Signals) -> None:
+def test_ports_file_is_removed_at_exit(start: Starter, number: signal.Signals) -> None:
     server = start()
     assert server.ports_path.exists()
     server.stop(number)
@@ -292,7 +292,7 @@ def test_the_pid_file_holds_the_process(start: Starter, tmp_path: Path, by_flag:
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077], ids=oct)
-def test_files_are_not_for_everybody(start: Starter, tmp_path: Path, umask: int) -> None:
+def test_files_are_not_world_readable(start: Starter, tmp_path: Path, umask: int) -> None:
     before = os.umask(umask)
     try:
         server = start("", "-l", str(tmp_path / "log"), "-P", str(tmp_path / "pid"))
@@ -344,7 +344,7 @@ def test_flags_win_over_the_configuration(start: Starter) -> None:
     ],
     ids=" ".join,
 )
-def test_a_flag_may_be_written_in_every_way(start: Starter, flags: list[str]) -> None:
+def test_every_spelling_of_a_flag_is_accepted(start: Starter, flags: list[str]) -> None:
     with Wire(start("", *flags).address) as wire:
         assert wire.info["server_name"] == "mill"
 
@@ -361,7 +361,7 @@ def test_a_flag_may_be_written_in_every_way(start: Starter, flags: list[str]) ->
         "debug: false, server_name: mill; trace: false",
     ],
 )
-def test_a_configuration_may_be_written_in_every_way(start: Starter, text: str) -> None:
+def test_every_spelling_of_a_setting_is_accepted(start: Starter, text: str) -> None:
     with Wire(start(f"{text}\n").address) as wire:
         assert wire.info["server_name"] == "mill"
 
@@ -382,7 +382,7 @@ def test_a_server_listens_on_ipv6(start: Starter) -> None:
     server.wait_for_log(r"Listening for client connections on \[::1\]:\d+")
 
 
-def test_monitoring_answers_when_asked_for(start: Starter) -> None:
+def test_monitoring_listens_when_configured(start: Starter) -> None:
     server = start("", "-m", "-1")
     with urllib.request.urlopen(f"{server.http_url}/varz", timeout=PATIENCE_SECONDS) as answer:
         seen = json.load(answer)
@@ -394,11 +394,11 @@ def test_monitoring_answers_when_asked_for(start: Starter) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_polite_end_exits_with_zero(start: Starter, number: signal.Signals) -> None:
+def test_sigterm_exits_with_0(start: Starter, number: signal.Signals) -> None:
     assert start().stop(number) == 0
 
 
-def test_an_end_with_clients_and_messages_exits_with_zero(start: Starter) -> None:
+def test_sigterm_with_clients_and_messages_exits_with_0(start: Starter) -> None:
     server = start()
     with Wire(server.address) as wire:
         wire.connect()
@@ -412,7 +412,7 @@ def _tell(implementation: Implementation, server: ServerUnderTest, word: str) ->
 
 
 @pytest.mark.parametrize("word", ["stop", "quit", "term"])
-def test_the_program_can_end_another(
+def test_signal_flag_stops_another_server(
     implementation: Implementation, start: Starter, word: str
 ) -> None:
     server = start()
@@ -421,9 +421,7 @@ def test_the_program_can_end_another(
     assert server.process.wait(PATIENCE_SECONDS) == expected
 
 
-def test_the_program_can_make_another_reload(
-    implementation: Implementation, start: Starter
-) -> None:
+def test_signal_flag_reloads_another_server(implementation: Implementation, start: Starter) -> None:
     server = start("max_payload: 1000\n")
     server.config_path.write_text("max_payload: 2000\n")
     assert _tell(implementation, server, "reload") == 0
@@ -432,7 +430,7 @@ def test_the_program_can_make_another_reload(
         assert wire.info["max_payload"] == 2000
 
 
-def test_the_program_can_make_another_a_lame_duck(
+def test_signal_flag_puts_another_server_into_lame_duck_mode(
     implementation: Implementation, start: Starter
 ) -> None:
     server = start()
@@ -449,13 +447,13 @@ def test_a_signal_may_name_a_pid_file(
     assert server.process.wait(PATIENCE_SECONDS) == 0
 
 
-def test_a_signal_to_nobody_fails(implementation: Implementation, tmp_path: Path) -> None:
+def test_signal_without_a_process_fails(implementation: Implementation, tmp_path: Path) -> None:
     done = _run(implementation, tmp_path, "--signal", "quit=4194303")
     assert done.returncode == 1
     assert "no such process" in done.stderr.lower()
 
 
-def test_an_unknown_signal_fails_and_disturbs_nobody(
+def test_unknown_signal_fails_and_sends_none(
     implementation: Implementation, start: Starter
 ) -> None:
     server = start()

@@ -68,7 +68,7 @@ TLS_FIRST = 'Clients that are not using "TLS Handshake First" option will fail t
         (f"authorization {{ users: [ {{user: a, password: {HASH}}}, {{user: b}} ] }}\n", True),
     ],
 )
-def test_passwords_that_can_be_read_are_warned_of(
+def test_plain_text_passwords_cause_a_warning(
     pool: ServerPool, implementation: Implementation, config: str, warned: bool
 ) -> None:
     server = pool.get(implementation, config)
@@ -80,7 +80,7 @@ def test_passwords_that_can_be_read_are_warned_of(
     ("setting", "warned"),
     [("true", True), ("auto", False), ('"300ms"', False), ("false", False)],
 )
-def test_a_listener_that_most_clients_cannot_use_is_warned_of(
+def test_listener_unusable_for_most_clients_causes_a_warning(
     pool: ServerPool,
     implementation: Implementation,
     certificates: Certificates,

@@ -54,7 +54,7 @@ def test_a_removed_user_cannot_come_back(start: Starter) -> None:
 
 
 @pytest.mark.parametrize("before", [f"accounts {{ ONE {{ users: [ {AMY} ] }} }}\n", _users(AMY)])
-def test_a_user_of_another_account_now_is_disconnected_without_a_word(
+def test_user_moved_to_another_account_is_disconnected_without_error_line(
     start: Starter, before: str
 ) -> None:
     server = start(f"http_port: -1\n{before}")
@@ -71,7 +71,7 @@ def test_a_user_of_another_account_now_is_disconnected_without_a_word(
     [(BOB, "Client Closed", 0), ("{user: amy, password: other}", "Authentication Failure", 1)],
     ids=["removed", "changed"],
 )
-def test_why_a_reload_closed_a_client_is_shown(
+def test_close_reason_of_a_reload_is_shown(
     start: Starter, after: str, reason: str, complaints: int
 ) -> None:
     server = start("http_port: -1\n" + _users(AMY))
@@ -87,7 +87,7 @@ def _farewells(server: ServerUnderTest) -> list[str]:
     return [row["reason"] for row in closed]
 
 
-def test_a_reload_ends_with_the_digest_of_what_was_read(start: Starter, tmp_path: Path) -> None:
+def test_reload_logs_the_digest_of_the_configuration(start: Starter, tmp_path: Path) -> None:
     server = start("max_payload: 1000\n")
     server.reload("max_payload: 10\n")
     line = server.wait_for_log(r"Reloaded server configuration \((sha256:[0-9a-f]{64})\)")
@@ -96,7 +96,7 @@ def test_a_reload_ends_with_the_digest_of_what_was_read(start: Starter, tmp_path
         assert line[1] in told
 
 
-def test_an_added_user_may_come_in_and_nobody_is_disturbed(start: Starter) -> None:
+def test_added_user_can_log_in_and_others_stay_connected(start: Starter) -> None:
     server = start(_users(AMY))
     with _login(server, "amy", "a") as amy:
         server.reload(_users(AMY, BOB))
@@ -118,7 +118,7 @@ def _hashed(password: str) -> str:
     return f'{{user: bob, password: "{hashed}"}}'
 
 
-def test_another_hash_of_the_same_password_disturbs_nobody(start: Starter) -> None:
+def test_new_hash_of_the_same_password_disconnects_no_client(start: Starter) -> None:
     server = start(_users(_hashed("b")))
     with _login(server, "bob", "b") as bob:
         server.reload(_users(_hashed("b")))
@@ -136,7 +136,7 @@ def test_a_hash_of_another_password_disconnects_with_a_reason(start: Starter) ->
         amy.expect_quiet()
 
 
-def test_a_password_that_becomes_a_hash_of_itself_disturbs_nobody(start: Starter) -> None:
+def test_password_replaced_by_its_hash_disconnects_no_client(start: Starter) -> None:
     server = start(_users(BOB))
     with _login(server, "bob", "b") as bob:
         server.reload(_users(_hashed("b")))
@@ -154,7 +154,7 @@ def test_a_changed_token_disconnects_with_a_reason(start: Starter) -> None:
         wire.expect_closed()
 
 
-def test_authorization_switched_on_disconnects_the_anonymous(start: Starter) -> None:
+def test_enabling_authorization_disconnects_anonymous_clients(start: Starter) -> None:
     server = start("max_payload: 1000\n")
     with Wire(server.address) as wire:
         wire.connect()
@@ -163,7 +163,7 @@ def test_authorization_switched_on_disconnects_the_anonymous(start: Starter) -> 
         wire.expect_closed()
 
 
-def test_authorization_switched_off_lets_everybody_in(start: Starter) -> None:
+def test_disabling_authorization_admits_every_client(start: Starter) -> None:
     server = start(_users(AMY))
     with _login(server, "amy", "a") as amy:
         server.reload("max_payload: 1000\n")
@@ -173,7 +173,7 @@ def test_authorization_switched_off_lets_everybody_in(start: Starter) -> None:
         wire.connect()
 
 
-def test_lost_permissions_end_subscriptions_and_are_told(start: Starter) -> None:
+def test_lost_permissions_end_subscriptions_with_an_error(start: Starter) -> None:
     server = start(_users(BOB))
     with _login(server, "bob", "b") as bob:
         bob.send("SUB foo 1\r\nSUB bar 2\r\n")
@@ -199,7 +199,7 @@ def test_an_unchanged_user_keeps_its_subscriptions(start: Starter) -> None:
         bob.expect("MSG foo 1 2", "hi")
 
 
-def test_a_new_payload_limit_holds_for_new_connections(start: Starter) -> None:
+def test_new_payload_limit_applies_to_new_connections(start: Starter) -> None:
     server = start("max_payload: 1000\n")
     server.reload("max_payload: 10\n")
     with Wire(server.address) as wire:
@@ -210,7 +210,7 @@ def test_a_new_payload_limit_holds_for_new_connections(start: Starter) -> None:
         wire.expect_closed()
 
 
-def test_fewer_connections_close_the_surplus(start: Starter) -> None:
+def test_lower_max_connections_closes_the_surplus(start: Starter) -> None:
     server = start("max_connections: 10\n")
     wires = [Wire(server.address, name=str(n)) for n in range(3)]
     for wire in wires:
@@ -240,7 +240,7 @@ def _fate(wire: Wire) -> str:
     ],
     ids=["syntax", "unsupported", "unknown"],
 )
-def test_a_bad_reload_is_logged_and_changes_nothing(
+def test_invalid_reload_is_logged_and_changes_nothing(
     start: Starter, config: str, complaint: str
 ) -> None:
     server = start("max_payload: 1000\n")
@@ -267,7 +267,7 @@ def _shared(takes: str) -> str:
     return f"accounts {{ {SHOP}\n{GUEST % takes} }}\n"
 
 
-def test_imports_and_mappings_come_and_go_under_subscriptions(start: Starter) -> None:
+def test_imports_and_mappings_change_under_subscriptions(start: Starter) -> None:
     server = start(_shared(""))
     with _login(server, "shop", "s") as shop, _login(server, "guest", "g") as guest:
         guest.send("SUB their.news 1\r\nSUB new 2\r\n")
@@ -286,7 +286,7 @@ def test_imports_and_mappings_come_and_go_under_subscriptions(start: Starter) ->
             shop.expect_quiet()
 
 
-def test_an_account_that_may_have_fewer_clients_loses_some(start: Starter) -> None:
+def test_lower_connection_limit_of_an_account_closes_the_surplus(start: Starter) -> None:
     def limited(connections: int) -> str:
         return f"accounts {{ ONE {{ users: [ {AMY} ], limits: {{max_conn: {connections}}} }} }}\n"
 

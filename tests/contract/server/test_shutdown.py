@@ -27,7 +27,7 @@ def _modern(address: tuple[str, int]) -> Wire:
     return wire
 
 
-def test_a_lame_duck_tells_its_clients(start: Starter) -> None:
+def test_lame_duck_mode_notifies_clients(start: Starter) -> None:
     server = start(PATIENT)
     with _modern(server.address) as wire:
         server.send_signal(signal.SIGUSR2)
@@ -37,7 +37,7 @@ def test_a_lame_duck_tells_its_clients(start: Starter) -> None:
         assert "connect_info" not in told
 
 
-def test_a_lame_duck_says_nothing_to_old_clients(start: Starter) -> None:
+def test_lame_duck_mode_does_not_notify_old_clients(start: Starter) -> None:
     server = start(PATIENT)
     with _modern(server.address) as modern, Wire(server.address) as old:
         old.connect()
@@ -46,7 +46,7 @@ def test_a_lame_duck_says_nothing_to_old_clients(start: Starter) -> None:
         old.expect_quiet()
 
 
-def test_a_lame_duck_still_serves(start: Starter) -> None:
+def test_lame_duck_server_still_serves(start: Starter) -> None:
     server = start(PATIENT)
     with _modern(server.address) as wire:
         server.send_signal(signal.SIGUSR2)
@@ -55,7 +55,7 @@ def test_a_lame_duck_still_serves(start: Starter) -> None:
         wire.expect("MSG foo 1 2", "hi")
 
 
-def test_a_lame_duck_takes_no_new_clients(start: Starter) -> None:
+def test_lame_duck_server_accepts_no_new_clients(start: Starter) -> None:
     server = start(PATIENT)
     with _modern(server.address) as wire:
         server.send_signal(signal.SIGUSR2)
@@ -64,7 +64,7 @@ def test_a_lame_duck_takes_no_new_clients(start: Starter) -> None:
             Wire(server.address)
 
 
-def test_a_lame_duck_closes_its_clients_and_ends_well(start: Starter) -> None:
+def test_lame_duck_server_closes_its_clients_and_exits_with_0(start: Starter) -> None:
     server = start(HASTY)
     with _modern(server.address) as wire:
         server.send_signal(signal.SIGUSR2)
@@ -73,21 +73,21 @@ def test_a_lame_duck_closes_its_clients_and_ends_well(start: Starter) -> None:
     assert server.process.wait(PATIENCE_SECONDS) == 0
 
 
-def test_a_lame_duck_without_clients_ends_at_once(start: Starter) -> None:
+def test_lame_duck_server_without_clients_exits_at_once(start: Starter) -> None:
     server = start(PATIENT)
     server.send_signal(signal.SIGUSR2)
     assert server.process.wait(PATIENCE_SECONDS) == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_shutdown_closes_clients_without_a_word(start: Starter, number: signal.Signals) -> None:
+def test_shutdown_closes_clients_without_error_line(start: Starter, number: signal.Signals) -> None:
     server = start()
     with _modern(server.address) as wire:
         server.send_signal(number)
         wire.expect_closed()
 
 
-def test_what_was_delivered_before_a_shutdown_arrives(start: Starter) -> None:
+def test_messages_delivered_before_a_shutdown_arrive(start: Starter) -> None:
     server = start()
     with Wire(server.address) as subscriber, Wire(server.address) as publisher:
         subscriber.connect()
@@ -101,7 +101,7 @@ def test_what_was_delivered_before_a_shutdown_arrives(start: Starter) -> None:
         subscriber.expect_closed()
 
 
-def test_a_killed_server_is_gone_for_its_clients(start: Starter) -> None:
+def test_kill_closes_client_connections(start: Starter) -> None:
     server = start()
     with Wire(server.address) as wire:
         wire.connect()

@@ -49,7 +49,9 @@ def test_required_tls_is_announced(secure: ServerUnderTest) -> None:
         assert not wire.info.keys() & {"tls_verify", "tls_available"}
 
 
-def test_a_client_upgrades_and_goes_on(secure: ServerUnderTest, certificates: Certificates) -> None:
+def test_client_upgrades_to_tls_and_continues(
+    secure: ServerUnderTest, certificates: Certificates
+) -> None:
     with Wire(secure.address) as wire:
         wire.upgrade(certificates.context())
         wire.connect()
@@ -78,7 +80,7 @@ def test_a_large_message_passes_tls(secure: ServerUnderTest, certificates: Certi
         wire.expect(f"MSG large 1 {len(body)}", body)
 
 
-def test_a_client_without_tls_is_closed_without_a_word(secure: ServerUnderTest) -> None:
+def test_client_without_tls_is_closed_without_error_line(secure: ServerUnderTest) -> None:
     with Wire(secure.address) as wire:
         wire.send('CONNECT {"verbose":false}\r\nPING\r\n')
         wire.expect_closed()
@@ -96,7 +98,7 @@ def test_old_tls_is_refused(secure: ServerUnderTest, certificates: Certificates)
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_current_tls_is_taken(
+def test_current_tls_is_accepted(
     secure: ServerUnderTest, certificates: Certificates, version: ssl.TLSVersion
 ) -> None:
     context = certificates.context()
@@ -106,7 +108,7 @@ def test_current_tls_is_taken(
         wire.connect()
 
 
-def test_a_client_that_never_shakes_hands_is_closed(
+def test_client_without_handshake_is_closed(
     pool: ServerPool, implementation: Implementation, certificates: Certificates
 ) -> None:
     server = pool.get(implementation, certificates.block("timeout: 0.1"))
@@ -114,7 +116,7 @@ def test_a_client_that_never_shakes_hands_is_closed(
         wire.expect_closed()
 
 
-def test_tls_by_flags(
+def test_tls_can_be_configured_by_flags(
     pool: ServerPool, implementation: Implementation, certificates: Certificates
 ) -> None:
     pair = certificates.server
@@ -133,13 +135,13 @@ def verifying(
     return pool.get(implementation, certificates.verifying("verify: true"))
 
 
-def test_a_wanted_certificate_is_announced(verifying: ServerUnderTest) -> None:
+def test_required_client_certificate_is_announced(verifying: ServerUnderTest) -> None:
     with Wire(verifying.address) as wire:
         assert wire.info["tls_required"] is True
         assert wire.info["tls_verify"] is True
 
 
-def test_a_known_certificate_is_taken(
+def test_trusted_certificate_is_accepted(
     verifying: ServerUnderTest, certificates: Certificates
 ) -> None:
     with Wire(verifying.address) as wire:
@@ -147,11 +149,15 @@ def test_a_known_certificate_is_taken(
         wire.connect()
 
 
-def test_no_certificate_is_refused(verifying: ServerUnderTest, certificates: Certificates) -> None:
+def test_missing_certificate_is_refused(
+    verifying: ServerUnderTest, certificates: Certificates
+) -> None:
     _expect_refused(verifying, certificates, None)
 
 
-def test_a_stranger_is_refused(verifying: ServerUnderTest, certificates: Certificates) -> None:
+def test_untrusted_certificate_is_refused(
+    verifying: ServerUnderTest, certificates: Certificates
+) -> None:
     _expect_refused(verifying, certificates, certificates.stranger)
 
 
@@ -204,7 +210,7 @@ def tls_first(
     return pool.get(implementation, certificates.block("handshake_first: true", "timeout: 0.3"))
 
 
-def test_the_handshake_may_come_before_the_greeting(
+def test_handshake_may_precede_the_greeting(
     tls_first: ServerUnderTest, certificates: Certificates
 ) -> None:
     with Wire(tls_first.address, greeting=False) as wire:
@@ -213,7 +219,7 @@ def test_the_handshake_may_come_before_the_greeting(
         wire.connect()
 
 
-def test_handshake_first_does_not_greet_in_the_clear(tls_first: ServerUnderTest) -> None:
+def test_handshake_first_sends_no_plain_greeting(tls_first: ServerUnderTest) -> None:
     with Wire(tls_first.address, greeting=False) as wire:
         wire.expect_closed()
 
@@ -225,7 +231,7 @@ def test_handshake_first_refuses_plain_text(tls_first: ServerUnderTest) -> None:
             wire.line()
 
 
-def test_handshake_first_auto_takes_both_orders(
+def test_handshake_first_auto_accepts_both_orders(
     pool: ServerPool, implementation: Implementation, certificates: Certificates
 ) -> None:
     server = pool.get(implementation, certificates.block("handshake_first: auto"))

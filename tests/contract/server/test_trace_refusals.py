@@ -132,7 +132,7 @@ def test_the_commit_of_an_atomic_batch_names_the_last_message(setup: Setup, comm
     assert setup.heard(2)[1] == js(error="atomic publish batch is incomplete (10176)")
 
 
-def test_a_batch_that_nobody_wants_says_so(setup: Setup) -> None:
+def test_batch_without_interest_is_reported(setup: Setup) -> None:
     setup.create(**BATCHES, retention="interest")
     setup.staged(1, {})
     setup.send("bat.a", {**setup.asking, **_atomic(2, "1")})
@@ -155,7 +155,7 @@ def test_a_fast_batch_is_traced_message_by_message(setup: Setup) -> None:
     assert setup.num_messages == (0 if is_only(setup) else 3)
 
 
-def test_what_is_no_message_of_a_fast_batch_has_no_trace(setup: Setup) -> None:
+def test_invalid_fast_batch_message_has_no_trace(setup: Setup) -> None:
     setup.create(**BATCHES)
     setup.send("bat.a", {"K": "v"}, _fast(1, 0))
     assert setup.heard(1) == ([{"type": "ack", "seq": 0, "msgs": 10}], [])
@@ -219,7 +219,7 @@ REFUSED: dict[str, tuple[dict[str, str], dict[str, str]]] = {
 
 @pytest.mark.parametrize("kind", ["single", "atomic", "fast"])
 @pytest.mark.parametrize("case", REFUSED)
-def test_a_refusal_has_the_words_of_the_reference(setup: Setup, case: str, kind: str) -> None:
+def test_refusal_is_worded_as_by_the_reference(setup: Setup, case: str, kind: str) -> None:
     more, texts = REFUSED[case]
     setup.create(**BATCHES)
     setup.send("bat.a", {"Nats-Msg-Id": "1"})
@@ -256,7 +256,7 @@ def test_a_full_stream_names_the_subject_of_a_single_message(setup: Setup, text:
     assert setup.heard(2)[1] == js(error=text)
 
 
-def test_a_message_too_large_for_the_stream(setup: Setup) -> None:
+def test_message_too_large_for_the_stream_is_reported(setup: Setup) -> None:
     setup.create(**BATCHES)
     setup.send("bat.a", {**setup.asking, **LARGE})
     assert setup.heard(2)[1] == js(error="maximum payload exceeded")
@@ -274,7 +274,7 @@ def test_a_message_too_large_for_the_stream(setup: Setup) -> None:
         (_fast(1, 0), {}, "batch publish is disabled (10205)"),
     ],
 )
-def test_a_stream_without_batches(
+def test_stream_without_batches_reports_the_refusal(
     setup: Setup, reply: str, headers: dict[str, str], text: str
 ) -> None:
     setup.create()
@@ -286,7 +286,7 @@ def test_a_stream_without_batches(
 
 
 @pytest.mark.parametrize("received", ["line", "half", "block", "all"])
-def test_a_message_over_max_payload_is_traced_if_its_header_is_there(
+def test_message_over_max_payload_is_traced_if_its_header_arrived(
     setup: Setup, received: str
 ) -> None:
     lines = "".join(f"{key}: {value}\r\n" for key, value in setup.asking.items())

@@ -57,7 +57,7 @@ def _logged(server: ServerUnderTest, cid: int) -> list[str]:
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_a_refusal_is_logged(guarded: ServerUnderTest, case: str) -> None:
+def test_permission_violation_is_logged(guarded: ServerUnderTest, case: str) -> None:
     sent, text = REFUSED[case]
     with Wire(guarded.address) as wire:
         wire.connect(**LOGIN)
@@ -132,7 +132,7 @@ def test_a_message_that_is_too_large_is_logged(start: Starter) -> None:
         server.wait_for_log(r"\[ERR\] .* - cid:\d+ - maximum payload exceeded: 5 vs 4")
 
 
-def test_the_limit_of_subscriptions_is_logged_once_in_a_while(start: Starter) -> None:
+def test_subscription_limit_is_logged_at_intervals(start: Starter) -> None:
     server = start("max_subscriptions: 1\n")
     with Wire(server.address) as wire:
         wire.connect()

@@ -90,7 +90,7 @@ def test_text_messages_are_taken(frames: Frames) -> None:
     frames.expect(b"PONG")
 
 
-def test_messages_need_not_end_where_lines_do(frames: Frames) -> None:
+def test_messages_need_not_end_at_line_ends(frames: Frames) -> None:
     for byte in b'CONNECT {"verbose":false}\r\nSUB foo 1\r\nPUB foo 2\r\nhi\r\nPING\r\n':
         frames.socket.send(bytes([byte]))
     frames.expect(b"MSG foo 1 2", b"hi", b"PONG")
@@ -101,7 +101,7 @@ def test_a_fragmented_message_is_one_stream(frames: Frames) -> None:
     frames.expect(b"PONG")
 
 
-def test_websocket_pings_are_answered(frames: Frames) -> None:
+def test_websocket_ping_gets_a_pong(frames: Frames) -> None:
     assert frames.socket.ping(b"hello").wait(PATIENCE_SECONDS)
 
 
@@ -132,7 +132,7 @@ def test_a_protocol_error_closes(frames: Frames) -> None:
         frames.until_closed()
 
 
-def test_a_client_that_closes_is_answered(frames: Frames) -> None:
+def test_close_frame_is_answered(frames: Frames) -> None:
     frames.socket.close()
     assert frames.socket.close_code == 1000
 
@@ -178,7 +178,7 @@ def test_only_get_may_upgrade(server_with_websocket: ServerUnderTest) -> None:
     assert _status(server_with_websocket, "POST", **UPGRADE) == 405
 
 
-def test_a_foreign_origin_is_refused_when_told_so(
+def test_foreign_origin_is_refused_if_configured(
     pool: ServerPool, implementation: Implementation
 ) -> None:
     server = pool.get(implementation, CAREFUL)
@@ -190,7 +190,7 @@ def test_a_foreign_origin_is_refused_when_told_so(
 @pytest.mark.parametrize(
     ("scheme", "status"), [("http", 101), ("https", 403), ("ws", 403), ("HTTP", 101)]
 )
-def test_the_same_origin_has_the_same_scheme(
+def test_same_origin_requires_the_same_scheme(
     pool: ServerPool, implementation: Implementation, scheme: str, status: int
 ) -> None:
     server = pool.get(implementation, CAREFUL)
@@ -212,16 +212,14 @@ def test_compression_is_used_when_both_want_it(
         frames.expect(b"MSG foo 1 %d" % len(body), body)
 
 
-def test_without_the_setting_compression_is_not_offered(
+def test_compression_is_not_offered_unless_configured(
     server_with_websocket: ServerUnderTest,
 ) -> None:
     with connect(server_with_websocket.websocket_url) as socket:
         assert not socket.protocol.extensions
 
 
-def test_certificates_are_used_even_where_none_are_needed(
-    start: Starter, certificates: Certificates
-) -> None:
+def test_optional_client_certificates_are_used(start: Starter, certificates: Certificates) -> None:
     server = start(f"{PLAIN.rstrip()[:-1]}, {certificates.block()} }}\n")
     assert server.websocket_url.startswith("wss://127.0.0.1:")
     server.wait_for_log(r"Listening for websocket clients on wss://127\.0\.0\.1:\d+")

@@ -39,7 +39,7 @@ def test_a_new_store_may_start_elsewhere(make: Make) -> None:
     assert (store.state().first_seq, store.state().last_seq) == (10, 10)
 
 
-def test_a_message_comes_back_as_it_was_given(store: Driven) -> None:
+def test_message_round_trips(store: Driven) -> None:
     assert store.append("a.b", b"NATS/1.0\r\nK: v\r\n\r\n", b"\0payload", 5) == Appended(
         1, NOTHING_REMOVED
     )
@@ -48,7 +48,7 @@ def test_a_message_comes_back_as_it_was_given(store: Driven) -> None:
     assert store.load(2) == MessageRecord(2, 7, "ü.b", b"", b"")
 
 
-def test_a_message_larger_than_any_block_comes_back(store: Driven) -> None:
+def test_message_larger_than_a_block_round_trips(store: Driven) -> None:
     payload = bytes(range(256)) * 4096
     put(store, "a", payload)
     put(store, "a")
@@ -69,7 +69,7 @@ def test_sizes_count_as_the_reference_counts_them(store: Driven) -> None:
         assert store.state().bytes == total
 
 
-def test_a_named_sequence_leaves_a_gap_that_is_gone(store: Driven) -> None:
+def test_explicit_sequence_leaves_a_gap(store: Driven) -> None:
     put(store, "a a")
     assert store.append("a", b"", b"", 30, seq=6) == Appended(6, NOTHING_REMOVED)
     assert put(store, "a") == [7]
@@ -79,13 +79,13 @@ def test_a_named_sequence_leaves_a_gap_that_is_gone(store: Driven) -> None:
     assert store.load(4) is Missing.GONE
 
 
-def test_the_first_message_of_an_empty_store_may_have_any_sequence(store: Driven) -> None:
+def test_first_message_of_an_empty_store_may_have_any_sequence(store: Driven) -> None:
     store.append("a", b"", b"", 10, seq=2**40)
     state = store.state()
     assert (state.first_seq, state.last_seq, state.num_deleted) == (2**40, 2**40, 0)
 
 
-def test_a_gap_of_any_width_is_taken(store: Driven) -> None:
+def test_gap_of_any_width_is_accepted(store: Driven) -> None:
     put(store, "a")
     store.append("a", b"", b"", 20, seq=2**40)
     state = store.state(deleted=True)
@@ -95,9 +95,7 @@ def test_a_gap_of_any_width_is_taken(store: Driven) -> None:
 
 
 @pytest.mark.parametrize("seq", [0, 1, 3])
-def test_a_sequence_that_was_given_out_is_refused_and_nothing_changes(
-    store: Driven, seq: int
-) -> None:
+def test_used_sequence_is_refused_without_effect(store: Driven, seq: int) -> None:
     put(store, "a a a")
     before = store.state(deleted=True)
     with pytest.raises(ValueError, match=r"."):
@@ -117,7 +115,7 @@ def test_skipped_sequences_never_hold_a_message(store: Driven) -> None:
     assert put(store, "a") == [5]
 
 
-def test_an_empty_store_starts_behind_what_was_skipped(store: Driven) -> None:
+def test_empty_store_starts_after_skipped_sequences(store: Driven) -> None:
     store.skip(1, 9, 15)
     assert (store.state().first_seq, store.state().last_seq) == (10, 9)
     assert store.state().num_deleted == 0
@@ -143,7 +141,7 @@ def test_a_refused_message_uses_no_sequence(make: Make) -> None:
     assert put(store, "a") == [2]
 
 
-def test_sequences_are_never_given_out_again_after_removal(store: Driven) -> None:
+def test_removed_sequences_are_not_reused(store: Driven) -> None:
     put(store, "a a a")
     store.remove(3)
     assert put(store, "a") == [4]
@@ -152,7 +150,7 @@ def test_sequences_are_never_given_out_again_after_removal(store: Driven) -> Non
 
 
 @pytest.mark.parametrize("limits", [Limits(), Limits(per_subject_max=2), Limits(msgs_max=3)])
-def test_packed_messages_are_stored_as_one_by_one(make: Make, limits: Limits) -> None:
+def test_packed_messages_equal_single_ones(make: Make, limits: Limits) -> None:
     messages = [("a", b"NATS/1.0\r\nK: v\r\n\r\n", b"1"), ("ü.b", b"", b""), ("a", b"", b"2")] * 2
     packer = Packer()
     for subject, header, payload in messages:

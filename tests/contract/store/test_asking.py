@@ -26,7 +26,7 @@ SECOND = 1_000_000_000
         Limits(msgs_max=2),
     ],
 )
-def test_a_refusal_can_be_asked_for_beforehand(make: Make, limits: Limits) -> None:
+def test_refusal_can_be_predicted(make: Make, limits: Limits) -> None:
     store = make(limits)
     for subject, payload in [("a", b"1"), ("a", b""), ("b", b"22"), ("b", b"1"), ("c", b"")]:
         asked = store.refusal(subject, b"", payload)
@@ -36,7 +36,7 @@ def test_a_refusal_can_be_asked_for_beforehand(make: Make, limits: Limits) -> No
         assert asked is None or live(store) == before
 
 
-def test_who_is_admitted_is_stored_over_the_limit(make: Make) -> None:
+def test_admitted_message_is_stored_over_the_limit(make: Make) -> None:
     limits = Limits(msgs_max=1, per_subject_max=1, discard_new=True, discard_new_per_subject=True)
     store = make(limits)
     put(store, "a")
@@ -47,7 +47,7 @@ def test_who_is_admitted_is_stored_over_the_limit(make: Make) -> None:
     assert live(store) == [2, 3]
 
 
-def test_what_is_due_is_told_and_stays(make: Make) -> None:
+def test_due_messages_are_listed_and_stay(make: Make) -> None:
     store = make(Limits(age_ns_max=10 * SECOND))
     store.append("a", b"", b"", SECOND, ttl_ns=TTL_NEVER)
     store.append("b", b"", b"", SECOND)
@@ -62,7 +62,7 @@ def test_what_is_due_is_told_and_stays(make: Make) -> None:
     assert covered(store.expire(12 * SECOND)) == {2, 3, 4}
 
 
-def test_what_is_due_is_what_expires(make: Make) -> None:
+def test_due_messages_are_those_that_expire(make: Make) -> None:
     store: Driven = make(Limits(age_ns_max=4 * SECOND))
     for at in range(1, 9):
         store.append(f"s{at % 3}", b"", b"", at * SECOND, ttl_ns=(at % 4) * SECOND)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from support.stores import Driven
 
 
-def test_a_store_in_memory_has_nothing_to_sync() -> None:
+def test_memory_store_has_nothing_to_sync() -> None:
     for name, kind in KINDS.items():
         if kind.place.on_disk or kind.absence() is not None:
             continue
@@ -25,7 +25,7 @@ def test_a_store_in_memory_has_nothing_to_sync() -> None:
         assert store.durable_seq == 2
 
 
-def test_what_is_synced_is_durable_up_to_its_last_sequence(store: Driven) -> None:
+def test_synced_messages_are_durable_up_to_the_last_sequence(store: Driven) -> None:
     put(store, "a b")
     store.skip(3, 5, 30)
     assert store.durable_seq <= 5
@@ -34,7 +34,7 @@ def test_what_is_synced_is_durable_up_to_its_last_sequence(store: Driven) -> Non
     assert store.pending_sync() is None
 
 
-def test_what_came_after_the_sync_began_is_not_durable(on_disk: Driven) -> None:
+def test_messages_after_the_start_of_a_sync_are_not_durable(on_disk: Driven) -> None:
     put(on_disk, "a")
     work = on_disk.pending_sync()
     put(on_disk, "b")
@@ -46,7 +46,7 @@ def test_what_came_after_the_sync_began_is_not_durable(on_disk: Driven) -> None:
     assert on_disk.durable_seq == 2
 
 
-def test_one_sync_is_out_at_a_time(on_disk: Driven) -> None:
+def test_one_sync_runs_at_a_time(on_disk: Driven) -> None:
     put(on_disk, "a")
     work = on_disk.pending_sync()
     put(on_disk, "b")
@@ -56,14 +56,14 @@ def test_one_sync_is_out_at_a_time(on_disk: Driven) -> None:
     assert on_disk.pending_sync() is not None
 
 
-def test_a_removal_alone_is_something_to_sync(on_disk: Driven) -> None:
+def test_removal_alone_needs_a_sync(on_disk: Driven) -> None:
     put(on_disk, "a b c")
     on_disk.sync()
     on_disk.remove(2)
     assert on_disk.pending_sync() is not None
 
 
-def test_a_power_cut_leaves_what_was_synced(synced_first: Driven) -> None:
+def test_power_cut_keeps_what_was_synced(synced_first: Driven) -> None:
     put(synced_first, "a b a c")
     synced_first.remove(2)
     synced_first.take_step(Step.POWER_CUT)
@@ -76,13 +76,13 @@ def test_a_power_cut_leaves_what_was_synced(synced_first: Driven) -> None:
     assert synced_first.state(deleted=True) == before
 
 
-def test_everything_found_when_opened_is_durable(on_disk: Driven) -> None:
+def test_everything_found_at_opening_is_durable(on_disk: Driven) -> None:
     put(on_disk, "a b")
     on_disk.take_step(Step.REOPEN)
     assert on_disk.durable_seq == 2
 
 
-def test_a_failed_sync_ends_writing_but_not_reading(on_disk: Driven) -> None:
+def test_failed_sync_stops_writing_but_not_reading(on_disk: Driven) -> None:
     put(on_disk, "a")
     on_disk.sync()
     put(on_disk, "b")
@@ -111,7 +111,7 @@ def test_close_makes_the_rest_durable(on_disk: Driven) -> None:
     assert live(on_disk) == [1, 2]
 
 
-def test_limits_are_those_of_the_last_opening(on_disk: Driven) -> None:
+def test_limits_of_the_last_opening_apply(on_disk: Driven) -> None:
     put(on_disk, "a a a")
     on_disk.close()
     on_disk.store = on_disk.place.open(Limits(msgs_max=1), 1)

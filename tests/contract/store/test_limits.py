@@ -23,7 +23,7 @@ def unit(store: Driven) -> int:
 
 
 @pytest.mark.parametrize("no_limit", [0, -1, -5])
-def test_anything_below_one_is_no_limit(make: Make, no_limit: int) -> None:
+def test_limits_below_one_mean_unlimited(make: Make, no_limit: int) -> None:
     store = make(Limits(no_limit, no_limit, no_limit, no_limit))
     assert put(store, "a " * 5) == [1, 2, 3, 4, 5]
     assert store.expire(2**62) == NOTHING_REMOVED
@@ -33,7 +33,7 @@ def test_anything_below_one_is_no_limit(make: Make, no_limit: int) -> None:
 # -- the oldest makes room
 
 
-def test_over_the_number_of_messages_the_oldest_goes(make: Make) -> None:
+def test_over_max_msgs_the_oldest_is_removed(make: Make) -> None:
     store = make(Limits(msgs_max=3))
     put(store, "a b c")
     assert store.append("d", b"", b"", 40) == Appended(4, Removed(1, unit(store), ((1, 1),)))
@@ -41,7 +41,7 @@ def test_over_the_number_of_messages_the_oldest_goes(make: Make) -> None:
     assert store.state().first_seq == 2
 
 
-def test_bytes_may_be_reached_but_not_passed(make: Make) -> None:
+def test_max_bytes_may_be_reached_but_not_exceeded(make: Make) -> None:
     size = unit(make())
     exact, short = make(Limits(bytes_max=3 * size)), make(Limits(bytes_max=3 * size - 1))
     put(exact, "a a a")
@@ -52,7 +52,7 @@ def test_bytes_may_be_reached_but_not_passed(make: Make) -> None:
     assert live(exact) == [2, 3, 4]
 
 
-def test_as_many_of_the_oldest_go_as_a_large_message_needs(make: Make) -> None:
+def test_large_message_removes_as_many_old_ones_as_needed(make: Make) -> None:
     store = make(Limits(bytes_max=4 * unit(make())))
     put(store, "a a a a")
     removed = store.append("a", b"", b"m" * (1 + unit(store)), 50).removed
@@ -61,7 +61,7 @@ def test_as_many_of_the_oldest_go_as_a_large_message_needs(make: Make) -> None:
     assert live(store) == [3, 4, 5]
 
 
-def test_a_message_larger_than_all_bytes_takes_everything_and_itself(make: Make) -> None:
+def test_message_larger_than_max_bytes_removes_everything_and_itself(make: Make) -> None:
     store = make(Limits(bytes_max=3 * unit(make())))
     put(store, "a a")
     appended = store.append("a", b"", b"m" * 300, 30)
@@ -73,14 +73,14 @@ def test_a_message_larger_than_all_bytes_takes_everything_and_itself(make: Make)
     assert (state.first_ts_ns, state.last_ts_ns) == (0, 30)
 
 
-def test_over_the_number_per_subject_its_own_oldest_goes(make: Make) -> None:
+def test_over_max_per_subject_its_oldest_is_removed(make: Make) -> None:
     store = make(Limits(per_subject_max=2))
     assert put(store, "a a b a a") == [1, 2, 3, 4, 5]
     assert live(store) == [3, 4, 5]
     assert live(store, "a") == [4, 5]
 
 
-def test_the_subject_makes_room_before_the_store_does(make: Make) -> None:
+def test_subject_limit_applies_before_the_store_limit(make: Make) -> None:
     store = make(Limits(msgs_max=2, per_subject_max=1))
     put(store, "a b b")
     assert live(store) == [1, 3]
@@ -97,13 +97,13 @@ def test_with_discard_new_a_full_store_refuses(make: Make) -> None:
     assert live(store) == [1, 2]
 
 
-def test_with_discard_new_bytes_may_be_reached_but_not_passed(make: Make) -> None:
+def test_with_discard_new_max_bytes_may_be_reached_but_not_exceeded(make: Make) -> None:
     size = unit(make())
     assert put(make(Limits(bytes_max=3 * size, discard_new=True)), "a a a a") == [1, 2, 3, HEAVY]
     assert put(make(Limits(bytes_max=3 * size - 1, discard_new=True)), "a a a") == [1, 2, HEAVY]
 
 
-def test_the_number_of_messages_is_refused_before_the_bytes(make: Make) -> None:
+def test_max_msgs_is_checked_before_max_bytes(make: Make) -> None:
     store = make(Limits(msgs_max=1, bytes_max=unit(make()), discard_new=True))
     assert put(store, "a a") == [1, FULL]
 
@@ -114,14 +114,14 @@ def test_a_full_subject_is_replaced_in_a_full_store(make: Make) -> None:
     assert live(store) == [3, 4]
 
 
-def test_discard_new_per_subject_refuses_instead(make: Make) -> None:
+def test_discard_new_per_subject_refuses_a_full_subject(make: Make) -> None:
     store = make(
         Limits(msgs_max=3, per_subject_max=1, discard_new=True, discard_new_per_subject=True)
     )
     assert put(store, "a b a c d b") == [1, 2, CROWDED, 3, FULL, CROWDED]
 
 
-def test_a_full_subject_is_replaced_by_what_is_not_larger_than_its_oldest(make: Make) -> None:
+def test_full_subject_accepts_a_message_no_larger_than_its_oldest(make: Make) -> None:
     store = make(Limits(bytes_max=2 * unit(make()), per_subject_max=1, discard_new=True))
     assert put(store, "a b a") == [1, 2, 3]
     assert put(store, "a", b"") == [4]
@@ -132,7 +132,7 @@ def test_a_full_subject_is_replaced_by_what_is_not_larger_than_its_oldest(make: 
     assert live(store) == [4, 5]
 
 
-def test_it_is_the_oldest_of_the_subject_whose_size_counts(make: Make) -> None:
+def test_size_of_the_oldest_of_the_subject_counts(make: Make) -> None:
     store = make(Limits(bytes_max=3 * unit(make()) + 9, per_subject_max=2, discard_new=True))
     put(store, "a", b"m" * 10)
     put(store, "a b")
@@ -144,7 +144,7 @@ def test_it_is_the_oldest_of_the_subject_whose_size_counts(make: Make) -> None:
 # -- changed limits
 
 
-def test_lower_limits_take_out_what_is_over_them(make: Make) -> None:
+def test_lower_limits_remove_messages(make: Make) -> None:
     store = make()
     put(store, "a a b b a")
     removed = store.set_limits(Limits(per_subject_max=1))
@@ -157,7 +157,7 @@ def test_lower_limits_take_out_what_is_over_them(make: Make) -> None:
     assert store.state().first_seq == 6
 
 
-def test_lower_totals_take_nothing_out_with_discard_new(make: Make) -> None:
+def test_lower_totals_remove_nothing_with_discard_new(make: Make) -> None:
     store = make()
     put(store, "a a b b a")
     limits = Limits(msgs_max=2, bytes_max=2 * unit(store), discard_new=True)
@@ -166,7 +166,7 @@ def test_lower_totals_take_nothing_out_with_discard_new(make: Make) -> None:
     assert live(store) == [1, 2, 3, 4, 5]
 
 
-def test_a_lower_number_per_subject_takes_out_even_with_discard_new(make: Make) -> None:
+def test_lower_subject_limit_removes_even_with_discard_new(make: Make) -> None:
     store = make()
     put(store, "a a b b a")
     limits = Limits(per_subject_max=1, discard_new=True, discard_new_per_subject=True)
@@ -182,7 +182,7 @@ def test_a_store_over_its_totals_still_replaces_a_full_subject(make: Make) -> No
     assert live(store) == [1, 3, 4, 5, 6]
 
 
-def test_higher_limits_let_more_in(make: Make) -> None:
+def test_higher_limits_admit_more(make: Make) -> None:
     store = make(Limits(msgs_max=1))
     put(store, "a a")
     assert store.set_limits(Limits(msgs_max=3)) == NOTHING_REMOVED

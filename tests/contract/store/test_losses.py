@@ -22,14 +22,14 @@ def test_a_new_store_has_lost_nothing(make: Make) -> None:
     assert floor(make(first_seq=100)) == 0
 
 
-def test_what_is_overwritten_is_not_lost(make: Make) -> None:
+def test_overwritten_messages_are_not_losses(make: Make) -> None:
     store = make(Limits(per_subject_max=1))
     put(store, "a b a b a b a b c a b")
     assert store.state().first_seq == 9
     assert floor(store) == 0
 
 
-def test_fewer_per_subject_lose_nothing_either(make: Make) -> None:
+def test_lower_subject_limit_causes_no_loss(make: Make) -> None:
     store = make()
     put(store, "a b a b a b")
     store.set_limits(Limits(per_subject_max=1))
@@ -38,7 +38,7 @@ def test_fewer_per_subject_lose_nothing_either(make: Make) -> None:
 
 
 @pytest.mark.parametrize("call", ["remove", "erase"])
-def test_the_newest_of_a_subject_is_lost_when_it_is_removed(make: Make, call: str) -> None:
+def test_removing_the_newest_of_a_subject_is_a_loss(make: Make, call: str) -> None:
     store = make()
     put(store, "a b a b")
     getattr(store, call)(1)
@@ -49,7 +49,7 @@ def test_the_newest_of_a_subject_is_lost_when_it_is_removed(make: Make, call: st
     assert floor(store) == 4
 
 
-def test_a_purge_loses_the_last_it_takes(make: Make) -> None:
+def test_purge_loses_the_last_message_it_removes(make: Make) -> None:
     store = make()
     put(store, "a b a b a")
     store.purge(subject="b", keep=1)
@@ -60,7 +60,7 @@ def test_a_purge_loses_the_last_it_takes(make: Make) -> None:
     assert floor(store) == 5
 
 
-def test_a_purge_up_to_a_sequence_spares_what_is_newer(make: Make) -> None:
+def test_purge_up_to_a_sequence_loses_nothing_newer(make: Make) -> None:
     store = make()
     put(store, "a b c a b")
     store.purge(before_seq=5)
@@ -76,7 +76,7 @@ def rolled_up(make: Make) -> Driven:
     return store
 
 
-def test_a_sequence_that_held_nothing_is_not_lost(make: Make) -> None:
+def test_empty_sequence_is_no_loss(make: Make) -> None:
     store = make()
     put(store, "a b")
     store.skip(3, 9, 90)
@@ -86,7 +86,7 @@ def test_a_sequence_that_held_nothing_is_not_lost(make: Make) -> None:
     assert floor(store) == 2
 
 
-def test_room_made_for_others_loses_only_what_has_no_newer_one(make: Make) -> None:
+def test_removal_for_space_loses_only_messages_without_a_newer_one(make: Make) -> None:
     store = make(Limits(msgs_max=3))
     put(store, "a b a b a b")
     assert floor(store) == 0
@@ -94,14 +94,14 @@ def test_room_made_for_others_loses_only_what_has_no_newer_one(make: Make) -> No
     assert floor(store) == 5
 
 
-def test_a_message_that_does_not_fit_at_all_is_lost(make: Make) -> None:
+def test_message_that_does_not_fit_is_a_loss(make: Make) -> None:
     store = make(Limits(bytes_max=200))
     store.append("a", b"", bytes(500), 10)
     assert store.state().msgs == 0
     assert floor(store) == 1
 
 
-def test_what_falls_due_is_lost_unless_a_newer_one_stays(make: Make) -> None:
+def test_expired_message_is_a_loss_unless_a_newer_one_stays(make: Make) -> None:
     store = make()
     store.append("a", b"", b"", 10, ttl_ns=5)
     store.append("a", b"", b"", 10)
@@ -112,7 +112,7 @@ def test_what_falls_due_is_lost_unless_a_newer_one_stays(make: Make) -> None:
     assert floor(store) == 3
 
 
-def test_what_grows_old_is_lost(make: Make) -> None:
+def test_aged_out_message_is_a_loss(make: Make) -> None:
     store = make(Limits(age_ns_max=100))
     store.append("a", b"", b"", 10)
     store.append("b", b"", b"", 20)
@@ -123,7 +123,7 @@ def test_what_grows_old_is_lost(make: Make) -> None:
     assert floor(store) == 2
 
 
-def test_what_made_way_for_what_was_cut_off_is_lost(make: Make) -> None:
+def test_message_replaced_by_a_truncated_one_is_a_loss(make: Make) -> None:
     store = make(Limits(per_subject_max=1))
     put(store, "a b a")
     store.truncate(2)
@@ -131,7 +131,7 @@ def test_what_made_way_for_what_was_cut_off_is_lost(make: Make) -> None:
     assert floor(store) <= 2
 
 
-def test_a_copy_may_have_lost_something_before_it_was_one(make: Make) -> None:
+def test_losses_before_a_store_became_a_copy_are_kept(make: Make) -> None:
     store = make()
     store.skip(1, 5, 10)
     put(store, "a")

@@ -23,19 +23,19 @@ def filled(store: Driven) -> Driven:
 
 
 @pytest.mark.parametrize("seq", [0, 3, 7, 2**63, 2**64 - 1])
-def test_what_is_not_there_is_gone(filled: Driven, seq: int) -> None:
+def test_missing_message_is_not_found(filled: Driven, seq: int) -> None:
     assert filled.load(seq) is Missing.GONE
 
 
 @pytest.mark.parametrize(
     ("subject", "seq"), [("a.1", 1), ("b.1", 5), ("a.*", 6), ("b.>", 5), (">", 6), ("*.2", 4)]
 )
-def test_the_last_of_a_filter_is_its_newest(filled: Driven, subject: str, seq: int) -> None:
+def test_last_by_filter_is_the_newest_match(filled: Driven, subject: str, seq: int) -> None:
     assert filled.load_last(subject) == filled.load(seq)
 
 
 @pytest.mark.parametrize("subject", ["c", "a", "a.1.x", "*", "c.>"])
-def test_nothing_is_last_where_nothing_matches(filled: Driven, subject: str) -> None:
+def test_last_without_a_match_is_none(filled: Driven, subject: str) -> None:
     assert filled.load_last(subject) is Missing.GONE
 
 
@@ -43,14 +43,14 @@ def test_nothing_is_last_where_nothing_matches(filled: Driven, subject: str) -> 
     ("subject", "bound", "seq"),
     [("b.1", 4, 2), ("b.1", 2, 2), ("a.*", 3, 1), (">", 5, 5), (">", 3, 2), ("b.1", 99, 5)],
 )
-def test_the_last_up_to_a_sequence_is_the_newest_of_those(
+def test_last_up_to_a_sequence_is_the_newest_before_it(
     filled: Driven, subject: str, bound: int, seq: int
 ) -> None:
     assert filled.load_last(subject, at_or_before=bound) == filled.load(seq)
 
 
 @pytest.mark.parametrize(("subject", "bound"), [("b.1", 1), ("a.2", 3), (">", 0)])
-def test_nothing_is_last_before_the_first(filled: Driven, subject: str, bound: int) -> None:
+def test_last_before_the_first_is_none(filled: Driven, subject: str, bound: int) -> None:
     assert filled.load_last(subject, at_or_before=bound) is Missing.GONE
 
 
@@ -68,7 +68,7 @@ def test_nothing_is_last_before_the_first(filled: Driven, subject: str, bound: i
         (("c", "d.>"), []),
     ],
 )
-def test_next_and_pending_agree_with_the_filters(
+def test_next_and_pending_match_the_filters(
     filled: Driven, filters: tuple[str, ...], seqs: list[int]
 ) -> None:
     assert live(filled, *filters) == seqs
@@ -95,7 +95,7 @@ def test_pending_of_last_per_subject_counts_subjects(
     assert filled.num_pending(start, filters, last_per_subject=True) == count
 
 
-def test_beyond_the_end_there_is_nothing(filled: Driven) -> None:
+def test_nothing_is_found_beyond_the_end(filled: Driven) -> None:
     assert filled.next_match((), 7) is None
     assert filled.next_match((), 2**64 - 1) is None
     assert filled.num_pending(2**64 - 1, ()) == 0
@@ -116,13 +116,11 @@ def test_beyond_the_end_there_is_nothing(filled: Driven) -> None:
         (-(10**19), 1),
     ],
 )
-def test_a_time_leads_to_the_first_live_message_not_older(
-    filled: Driven, ts_ns: int, seq: int
-) -> None:
+def test_time_finds_the_first_live_message_not_older(filled: Driven, ts_ns: int, seq: int) -> None:
     assert filled.seq_at_time(ts_ns) == seq
 
 
-def test_of_messages_of_one_time_the_first_is_found(store: Driven) -> None:
+def test_of_equal_times_the_first_message_is_found(store: Driven) -> None:
     for ts_ns in (10, 20, 20, 20, 30):
         store.append("a", b"", b"", ts_ns)
     assert store.seq_at_time(20) == 2
@@ -130,14 +128,14 @@ def test_of_messages_of_one_time_the_first_is_found(store: Driven) -> None:
     assert store.seq_at_time(20) == 3
 
 
-def test_in_an_empty_store_every_time_leads_to_the_next_sequence(store: Driven) -> None:
+def test_in_an_empty_store_any_time_finds_the_next_sequence(store: Driven) -> None:
     assert store.seq_at_time(0) == 1
     put(store, "a a")
     store.purge()
     assert store.seq_at_time(0) == 3
 
 
-def test_subjects_with_messages_have_states_and_others_none(filled: Driven) -> None:
+def test_only_subjects_with_messages_have_states(filled: Driven) -> None:
     assert filled.subject_states() == {
         "a.1": SubjectState(1, 1, 1),
         "a.2": SubjectState(4, 4, 1),
@@ -153,7 +151,7 @@ def test_subjects_with_messages_have_states_and_others_none(filled: Driven) -> N
     assert filled.state().num_subjects == 3
 
 
-def test_a_subject_keeps_true_ends_when_its_ends_are_removed(store: Driven) -> None:
+def test_subject_state_is_correct_after_its_ends_are_removed(store: Driven) -> None:
     put(store, "a b a b a b a")
     store.remove(1)
     store.remove(7)
@@ -163,7 +161,7 @@ def test_a_subject_keeps_true_ends_when_its_ends_are_removed(store: Driven) -> N
     assert store.subject_states("a") == {"a": SubjectState(5, 5, 1)}
 
 
-def test_many_subjects_and_many_messages_are_told_apart(store: Driven) -> None:
+def test_many_subjects_are_kept_apart(store: Driven) -> None:
     step = store.step
     for i in range(300):
         store.step = step if i % 20 == 19 else Step.NOTHING  # opened after each would be quadratic
