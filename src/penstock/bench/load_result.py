@@ -4,9 +4,9 @@
 first byte of load to the last byte that proves completion. The runners are in other modules.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from penstock.bench import process_stats
 from penstock.bench.load.raw_client import ServerEndpoint
 from penstock.bench.sample_stats import Latency
 
@@ -42,15 +42,16 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Parameters of one run."""
+    """Parameters of one run.
+
+    The runner calls `cpu_seconds` right before and right after the measured load; it returns the
+    CPU time that the server has used so far, or another measure of its cost.
+    """
 
     endpoint: ServerEndpoint
     messages: int
-    pid: int | None
+    cpu_seconds: Callable[[], float]
     deadline_ns: int
-
-    def cpu_seconds(self) -> float:
-        return process_stats.cpu_seconds(self.pid) if self.pid is not None else 0.0
 
 
 @dataclass(frozen=True, slots=True)

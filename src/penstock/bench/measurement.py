@@ -13,6 +13,7 @@ from array import array
 from collections.abc import Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
+from functools import partial
 
 from penstock.bench import process_stats
 from penstock.bench.bench_error import BenchError
@@ -60,8 +61,8 @@ def run_scenario(
     timeout_s: float = RUN_TIMEOUT_S,
 ) -> Result:
     """Run once and measure; raise BenchError if anything is lost, late or refused."""
-    load = Load(endpoint, messages, pid, deadline_after(timeout_s))
-    timing = _run(scenario, load)
+    cpu_seconds = partial(process_stats.cpu_seconds, pid) if pid is not None else float
+    timing = run_load(scenario, Load(endpoint, messages, cpu_seconds, deadline_after(timeout_s)))
     return Result(
         scenario=scenario.name,
         messages=timing.messages,
@@ -74,7 +75,8 @@ def run_scenario(
     )
 
 
-def _run(scenario: Scenario, load: Load) -> LoadTiming:
+def run_load(scenario: Scenario, load: Load) -> LoadTiming:
+    """Run once; raise BenchError if anything is lost, late or refused."""
     match scenario:
         case PubSub():
             return _run_pubsub(scenario, load)

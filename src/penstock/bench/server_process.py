@@ -20,7 +20,7 @@ from pathlib import Path
 from penstock.bench.bench_error import BenchError
 from penstock.bench.load.raw_client import ServerEndpoint
 
-START_TIMEOUT_S = 15.0
+START_TIMEOUT_S = 60.0  # also for a server under valgrind on a busy machine
 STOP_TIMEOUT_S = 10.0
 START_POLL_S = 0.01
 LOG_LINES_SHOWN = 20
