@@ -16,22 +16,22 @@ from penstock.store.block_file import (
     ERASED_SUFFIX,
     NEW_SUFFIX,
     Form,
-    Trailer,
     block_name,
     file_of,
     header_at,
-    index_hash,
     index_of,
     read_image,
     renewed_header,
 )
+from penstock.store.block_footer import trailer_of
 from penstock.store.errors import DiskFull, NotFound
 from penstock.store.format.block_frames import FrameWriter
 from penstock.store.format.block_header import read_block_header
 from penstock.store.index.block_compactor import rewrite_image
 
 if TYPE_CHECKING:
-    from penstock.store.block_file import Image, Sealing
+    from penstock.store.block_file import Image, Sealing, Trailer
+    from penstock.store.block_footer import BlockFooter
     from penstock.store.format.block_frames import Binding
     from penstock.store.format.end_marker import EndMark
     from penstock.store.index.block_compactor import Rewritten
@@ -96,7 +96,7 @@ class SyncWork:
     forms: dict[int, Form]
     salts: dict[int, int] = field(default_factory=dict)
     reserved: int = 0
-    footers: list[tuple[int, int, bytes]] = field(default_factory=list)
+    footers: list[BlockFooter] = field(default_factory=list)
     overwrites: list[tuple[int, int, bytes]] = field(default_factory=list)
     rewrites: list[RewriteWork] = field(default_factory=list)
     swaps: list[RewriteWork] = field(default_factory=list)
@@ -117,7 +117,7 @@ class SyncWork:
     def is_long(self) -> bool:
         written = sum(len(piece.data) for piece in self.pieces)
         return written > LONG_WRITE_BYTES or bool(
-            self.doomed or self.litter or self.rewrites or self.swaps
+            self.footers or self.doomed or self.litter or self.rewrites or self.swaps
         )
 
     def numbers(self) -> set[int]:
@@ -140,42 +140,43 @@ class SyncWork:
             disk.fdatasync(block.file)
         if self.names_changed:
             disk.sync_dir()
-        self._end_full()
-        self._erase()
+        footers = [footer for footer in self.footers if footer.build()]
+        self._end_full(footers)
+        self._erase(footers)
         self._swap()
-        for number, _, _ in self.footers:
-            self.files.close(number)
+        for footer in footers:
+            self.files.close(footer.number)
         self._remove_dead()
-        if self.end is not None and (self.footers or self.swapped):
+        if self.end is not None and (footers or self.swapped):
             self.end.note(self.place, self.seq)
 
-    def _end_full(self) -> None:
+    def _end_full(self, footers: list[BlockFooter]) -> None:
         """Write the footers of full blocks. A footer omits messages that records of later blocks
         removed, or that later messages displaced: all of those are durable before it."""
         erased = {number for number, _, _ in self.overwrites}
         footed = {}
-        for number, place, data in self.footers:
-            if number not in erased:
-                footed[number] = self._block(number)
-                self._foot(footed[number], place, data)
+        for footer in footers:
+            if footer.number not in erased:
+                footed[footer.number] = self._block(footer.number)
+                self._foot(footed[footer.number], footer)
         for block in footed.values():
             self.files.disk.fdatasync(block.file)
 
-    def _foot(self, block: OpenBlock, place: int, data: bytes) -> None:
-        self.files.disk.pwrite(block.file, data, place)
-        block.written = place + len(data)
+    def _foot(self, block: OpenBlock, footer: BlockFooter) -> None:
+        self.files.disk.pwrite(block.file, footer.data, footer.place)
+        block.written = footer.place + len(footer.data)
         self.files.disk.truncate(block.file, block.written)
 
-    def _erase(self) -> None:
+    def _erase(self, footers: list[BlockFooter]) -> None:
         """Overwrite erased records, then write the footers of their blocks. An interrupted
         overwrite may leave an unreadable record, so its removal is durable before this."""
         touched = {}
         for number, place, data in self.overwrites:
             touched[number] = self._block(number)
             self.files.disk.pwrite(touched[number].file, data, place)
-        for number, place, data in self.footers:
-            if number in touched:
-                self._foot(touched[number], place, data)
+        for footer in footers:
+            if footer.number in touched:
+                self._foot(touched[footer.number], footer)
         for block in touched.values():
             self.files.disk.fdatasync(block.file)
 
@@ -270,6 +271,7 @@ class AppendWork:
 
     write_only: ClassVar = False
     names_changed: ClassVar = False
+    footers: ClassVar = ()
     swapped: ClassVar = ()
     rewrites: ClassVar = ()
     swaps: ClassVar = ()
@@ -422,27 +424,6 @@ class RewriteWork:
             self.disk.fdatasync(file)
         finally:
             self.disk.close_file(file)
-
-
-def trailer_of(
-    facts: BlockFacts, index: bytes, mark: tuple[int, int], form: Form, binding: Binding
-) -> Trailer:
-    return Trailer(
-        used=facts.used,
-        first_seq=facts.first_seq,
-        last_seq=facts.last_seq,
-        last_ts_ns=facts.last_ts_ns,
-        dead_bytes=facts.dead_bytes,
-        records=facts.records,
-        index_bytes=len(index),
-        index_hash=index_hash(index, binding),
-        lineage=facts.lineage,
-        previous=facts.previous,
-        mark_place=mark[1],
-        mark_block=mark[0],
-        head=facts.head,
-        form=form,
-    )
 
 
 def resumed(

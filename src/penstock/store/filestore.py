@@ -341,6 +341,7 @@ class FileStore(IndexedStore):
             self._names_changed |= working.names_changed
             self._open_appender()
             return
+        self._blocks.footed(working.footers)
         for rewrite in (*working.rewrites, *working.swaps):
             self._blocks.adopt(rewrite)
         self._appender.reserved = working.reserved

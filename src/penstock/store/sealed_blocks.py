@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from penstock.store.block_file import Form, footer_of, index_of
-from penstock.store.disk_jobs import RewriteWork, trailer_of
+from penstock.store.block_file import Form
+from penstock.store.block_footer import BlockFooter
+from penstock.store.disk_jobs import RewriteWork
 from penstock.store.format.block_frames import Binding
 from penstock.store.index.block_images import (
     block_facts,
@@ -20,7 +21,6 @@ from penstock.store.index.block_images import (
     drop_image,
     erase_image,
     image_part,
-    image_view,
     live_map,
     move_records,
     set_damaged,
@@ -30,7 +30,7 @@ from penstock.store.index.block_images import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from penstock.store.block_file import Sealing
     from penstock.store.disk_jobs import AppendWork, BlockFiles, SyncWork
@@ -110,34 +110,29 @@ class SealedBlocks:
                 drop_image(self._log, number)
                 excess -= size
 
-    def footers(self) -> list[tuple[int, int, bytes]]:
-        """Return footers for plain blocks that lack one; frames get theirs when rewritten."""
-        made: list[tuple[int, int, bytes]] = []
+    def footers(self) -> list[BlockFooter]:
+        """Return footers to build for plain blocks that lack one; frames get theirs when
+        rewritten. Copies the blocks: the caller passes the footers to a sync, then to `footed`."""
+        wanted: list[BlockFooter] = []
         if self._footed_up_to == self._log.next_number:
-            return made  # since then no block was filled or changed
+            return wanted  # since then no block was filled or changed
         self._footed_up_to = self._log.next_number
+        mark = (self._log.mark_block, self._log.mark_place)
         for number in unfooted(self._log):
             facts = block_facts(self._log, number)
             if facts is None or self.form(number) is not Form.PLAIN:
                 continue
-            footer = self._footer(facts)
-            if footer is None:
-                set_damaged(self._log, number)
-            else:
-                made.append((number, facts.used, footer))
-                set_footed(self._log, number, True)
-        return made
+            live, image = live_map(self._log, number), image_part(self._log, number, 0, facts.used)
+            wanted.append(BlockFooter(facts, self.binding(number), mark, live, image))
+            set_footed(self._log, number, True)
+        return wanted
 
-    def _footer(self, facts: BlockFacts) -> bytes | None:
-        binding = self.binding(facts.number)
-        live = live_map(self._log, facts.number)
-        with image_view(self._log, facts.number) as image:
-            index = index_of(image, facts.head, facts.first_seq, live, binding)
-        if index is None:
-            return None
-        mark = (self._log.mark_block, self._log.mark_place)
-        trailer = trailer_of(facts, index, mark, Form.PLAIN, binding)
-        return footer_of(index, trailer, binding)
+    def footed(self, footers: Iterable[BlockFooter]) -> None:
+        """Report that a sync has run with these footers."""
+        for footer in footers:
+            if footer.is_damaged:
+                set_damaged(self._log, footer.number)
+                set_footed(self._log, footer.number, False)
 
     # -- erasures
 

@@ -6,9 +6,7 @@ from the place of each hole whether it is damage or was never durable. An image 
 records; `block_file` defines how a file stores them.
 """
 
-from cpython.buffer cimport PyBUF_READ
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy
@@ -173,13 +171,6 @@ def image_part(RecordLog log not None, uint64_t number, size_t offset, size_t le
             or length > block.used - offset):
         return b""
     return block.image[offset:offset + length]
-
-def image_view(RecordLog log not None, uint64_t number) -> memoryview:
-    """Return a view of a warm block's image; the caller releases it before it calls the log."""
-    cdef Block* block = block_numbered(log, number)
-    if block == NULL or block.image == NULL:
-        raise ValueError(f"block {number} is not in memory")
-    return PyMemoryView_FromMemory(block.image, block.used, PyBUF_READ)
 
 def live_map(RecordLog log not None, uint64_t number) -> bytes:
     """Return a byte for every sequence from the block's first on: 1 if its message is live."""
