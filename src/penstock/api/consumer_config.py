@@ -13,6 +13,7 @@ from typing import Annotated, Final
 from msgspec import Struct
 
 from penstock.api.fields import EMIT, FIXED, SINCE, Doc, Nanos, Time, UInt64
+from penstock.api.shortcuts import ALLOWS, ENFORCED, Shortcut, ShortcutRules, forbids
 from penstock.api.stream_config import ClusterInfo
 
 NANOS_MAX: Final = 2**63 - 1
@@ -75,70 +76,112 @@ class ConsumerAction(enum.StrEnum):
 class ConsumerConfig(Struct, frozen=True, kw_only=True):
     """What a consumer delivers, where, and how often."""
 
-    durable_name: Annotated[str, Doc("Name of a consumer that outlives its clients."), FIXED] = ""
-    name: Annotated[str, Doc("Unique in the stream; equal to `durable_name` if both."), FIXED] = ""
-    description: Annotated[str, Doc("For people; at most 4096 bytes.")] = ""
+    durable_name: Annotated[
+        str, Doc("Name of a consumer that outlives its clients."), FIXED, ALLOWS
+    ] = ""
+    name: Annotated[
+        str, Doc("Unique in the stream; equal to `durable_name` if both."), FIXED, ALLOWS
+    ] = ""
+    description: Annotated[str, Doc("A text for people; at most 4096 bytes."), ALLOWS] = ""
     deliver_policy: Annotated[
-        DeliverPolicy, Doc("Where in the stream delivery starts."), EMIT, FIXED
+        DeliverPolicy, Doc("Where in the stream delivery starts."), EMIT, FIXED, ENFORCED
     ] = DeliverPolicy.ALL
-    opt_start_seq: Annotated[UInt64, Doc("Start of `by_start_sequence`."), FIXED] = 0
-    opt_start_time: Annotated[Time | None, Doc("Start of `by_start_time`."), FIXED] = None
+    opt_start_seq: Annotated[UInt64, Doc("Start of `by_start_sequence`."), FIXED, ENFORCED] = 0
+    opt_start_time: Annotated[Time | None, Doc("Start of `by_start_time`."), FIXED, ENFORCED] = None
     ack_policy: Annotated[
-        AckPolicy, Doc("What counts as having handled a message."), EMIT, FIXED
+        AckPolicy, Doc("Which acknowledgement a message needs."), EMIT, FIXED, ENFORCED
     ] = AckPolicy.NONE
     ack_wait: Annotated[
-        Nanos, Doc("Unacknowledged for so long, a message comes again; by default 30 seconds.")
+        Nanos,
+        Doc("Time after which an unacknowledged message is redelivered; 30 seconds by default."),
+        ENFORCED,
     ] = 0
     max_deliver: Annotated[
-        int, Doc("Deliveries of one message at most; by default -1, no limit.")
+        int, Doc("Maximum deliveries of one message; -1 by default: no limit."), ENFORCED
     ] = 0
     backoff: Annotated[
-        tuple[Nanos, ...], Doc("Waits before each redelivery instead of `ack_wait`.")
+        tuple[Nanos, ...], Doc("Time before each redelivery, instead of `ack_wait`."), ENFORCED
     ] = ()
-    filter_subject: Annotated[str, Doc("Only messages with such a subject.")] = ""
+    filter_subject: Annotated[
+        str, Doc("Deliver only messages whose subject matches."), ENFORCED
+    ] = ""
     filter_subjects: Annotated[
-        tuple[str, ...], Doc("Only messages with one of such subjects; none may cover another.")
+        tuple[str, ...],
+        Doc("Deliver only messages whose subject matches one of these; they must not overlap."),
+        ENFORCED,
     ] = ()
     replay_policy: Annotated[
-        ReplayPolicy, Doc("At once, or with the gaps of the original."), EMIT, FIXED
+        ReplayPolicy,
+        Doc("Deliver at once, or with the original gaps between messages."),
+        EMIT,
+        FIXED,
+        ENFORCED,
     ] = ReplayPolicy.INSTANT
-    rate_limit_bps: Annotated[UInt64, Doc("Bits in a second at most; push only.")] = 0
-    sample_freq: Annotated[str, Doc('Share of acks that are reported, such as "50%".')] = ""
-    max_waiting: Annotated[int, Doc("Pull requests waiting at most; by default 512."), FIXED] = 0
+    rate_limit_bps: Annotated[
+        UInt64, Doc("Maximum bits per second; push only."), forbids(Shortcut.RUN)
+    ] = 0
+    sample_freq: Annotated[
+        str, Doc('Percentage of acks that are sampled, such as "50%".'), forbids(Shortcut.ACK)
+    ] = ""
+    max_waiting: Annotated[
+        int, Doc("Maximum waiting pull requests; 512 by default."), FIXED, ENFORCED
+    ] = 0
     max_ack_pending: Annotated[
-        int, Doc("Messages out without ack at most; by default 1000, -1: no limit.")
+        int,
+        Doc("Maximum delivered messages without an ack; 1000 by default, -1: no limit."),
+        ENFORCED,
     ] = 0
-    flow_control: Annotated[bool, Doc("Wait for the subscriber's answers; push only."), FIXED] = (
-        False
-    )
-    headers_only: Annotated[bool, Doc("Leave payloads out, say their size in a header.")] = False
-    max_batch: Annotated[int, Doc("Messages one pull request may ask for.")] = 0
-    max_expires: Annotated[Nanos, Doc("Time one pull request may wait.")] = 0
-    max_bytes: Annotated[int, Doc("Bytes one pull request may ask for.")] = 0
-    deliver_subject: Annotated[str, Doc("Where messages are pushed to; without it: pull.")] = ""
-    deliver_group: Annotated[str, Doc("Queue group of the push subscribers.")] = ""
-    idle_heartbeat: Annotated[Nanos, Doc("Sign of life after so long idle; push only."), FIXED] = 0
+    flow_control: Annotated[
+        bool, Doc("Wait for the subscriber's flow control replies; push only."), FIXED, ENFORCED
+    ] = False
+    headers_only: Annotated[bool, Doc("Omit payloads; a header has their size."), ENFORCED] = False
+    max_batch: Annotated[int, Doc("Maximum messages of one pull request."), ENFORCED] = 0
+    max_expires: Annotated[Nanos, Doc("Maximum time that one pull request waits."), ENFORCED] = 0
+    max_bytes: Annotated[int, Doc("Maximum bytes of one pull request."), ENFORCED] = 0
+    deliver_subject: Annotated[
+        str, Doc("Subject to push messages to; empty: a pull consumer."), ENFORCED
+    ] = ""
+    deliver_group: Annotated[str, Doc("Queue group of the push subscribers."), ENFORCED] = ""
+    idle_heartbeat: Annotated[
+        Nanos,
+        Doc("Time without messages after which a heartbeat is sent; push only."),
+        FIXED,
+        ENFORCED,
+    ] = 0
     inactive_threshold: Annotated[
-        Nanos, Doc("Unused for so long, it is deleted; without durable name after 5 seconds.")
+        Nanos,
+        Doc("Time without use after which it is deleted; 5 seconds by default if not durable."),
+        ENFORCED,
     ] = 0
-    num_replicas: Annotated[int, Doc("Copies in the cluster; 0: as the stream."), EMIT] = 0
-    mem_storage: Annotated[bool, Doc("Keep the state in memory only."), FIXED] = False
-    direct: Annotated[bool, Doc("Internal: feeds a mirror or source."), FIXED] = False
-    sourcing: Annotated[bool, Doc("Internal: feeds a mirror or source."), FIXED] = False
-    metadata: Annotated[dict[str, str], Doc("For applications; `_nats.` is the server's.")] = {}
+    num_replicas: Annotated[
+        int, Doc("Replicas in the cluster; 0: as many as the stream."), EMIT, ALLOWS
+    ] = 0
+    mem_storage: Annotated[bool, Doc("Store the state in memory only."), FIXED, ALLOWS] = False
+    direct: Annotated[bool, Doc("Internal: feeds a mirror or source."), FIXED, ALLOWS] = False
+    sourcing: Annotated[bool, Doc("Internal: feeds a mirror or source."), FIXED, ALLOWS] = False
+    metadata: Annotated[
+        dict[str, str], Doc("For applications; keys that begin with `_nats.` are reserved."), ALLOWS
+    ] = {}
     pause_until: Annotated[
-        Time | None, Doc("Delivers nothing before; afterwards set by its own request."), SINCE(1)
+        Time | None,
+        Doc("Nothing is delivered before this time; CONSUMER.PAUSE changes it."),
+        SINCE(1),
+        ENFORCED,
     ] = None
     priority_groups: Annotated[
-        tuple[str, ...], Doc("Groups pull requests may belong to."), SINCE(1)
+        tuple[str, ...], Doc("Groups that pull requests may name."), SINCE(1), ALLOWS
     ] = ()
     priority_policy: Annotated[
-        PriorityPolicy, Doc("Which waiting pull request is served."), SINCE(1)
+        PriorityPolicy,
+        Doc("Which waiting pull request is served."),
+        SINCE(1),
+        forbids(Shortcut.REQUEST),
     ] = PriorityPolicy.NONE
     priority_timeout: Annotated[
         Nanos,
-        Doc("A pinned client silent for so long is pinned no more; by default 2 minutes."),
+        Doc("Time without a request after which a client loses its pin; 2 minutes by default."),
         SINCE(1),
+        ALLOWS,
     ] = 0
 
     @property
@@ -154,6 +197,9 @@ class ConsumerConfig(Struct, frozen=True, kw_only=True):
             if self.filter_subject
             else (self.filter_subjects)
         )
+
+
+CONSUMER_SHORTCUTS: Final = ShortcutRules(ConsumerConfig)
 
 
 class SequenceInfo(Struct, frozen=True, kw_only=True):
@@ -177,23 +223,23 @@ class ConsumerInfo(Struct, frozen=True, kw_only=True):
 
     stream_name: Annotated[str, Doc("The stream it reads."), EMIT]
     name: Annotated[str, Doc("Its name."), EMIT]
-    created: Annotated[Time, Doc("When it was made."), EMIT]
+    created: Annotated[Time, Doc("When it was created."), EMIT]
     config: Annotated[ConsumerConfig | None, Doc("Its configuration.")] = None
     delivered: Annotated[SequenceInfo, Doc("The last delivery."), EMIT] = SequenceInfo()
-    ack_floor: Annotated[SequenceInfo, Doc("Everything up to here is handled."), EMIT] = (
+    ack_floor: Annotated[SequenceInfo, Doc("Every message up to here is acknowledged."), EMIT] = (
         SequenceInfo()
     )
     num_ack_pending: Annotated[int, Doc("Delivered and not acknowledged."), EMIT] = 0
     num_redelivered: Annotated[int, Doc("Messages delivered more than once."), EMIT] = 0
     num_waiting: Annotated[int, Doc("Pull requests waiting."), EMIT] = 0
     num_pending: Annotated[UInt64, Doc("Messages not delivered yet."), EMIT] = 0
-    cluster: Annotated[ClusterInfo | None, Doc("Who leads it.")] = None
+    cluster: Annotated[ClusterInfo | None, Doc("Its leader and replicas.")] = None
     push_bound: Annotated[bool, Doc("The deliver subject has a subscriber.")] = False
     paused: Annotated[bool, Doc("It delivers nothing now.")] = False
-    pause_remaining: Annotated[Nanos, Doc("For how long still.")] = 0
-    ts: Annotated[Time, Doc("When this was said."), EMIT] = 0
+    pause_remaining: Annotated[Nanos, Doc("Remaining time of the pause.")] = 0
+    ts: Annotated[Time, Doc("Time of this reply."), EMIT] = 0
     priority_groups: Annotated[
-        tuple[PriorityGroupState, ...], Doc("Who is pinned, for each group.")
+        tuple[PriorityGroupState, ...], Doc("The pinned client of each group.")
     ] = ()
 
 

@@ -7,12 +7,13 @@ a configuration is allowed. Durations are nanoseconds; times are nanoseconds sin
 """
 
 from enum import StrEnum, nonmember
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, ClassVar, Final, Self
 
 from msgspec import Struct
 
 from penstock.api.fields import EMIT, FIXED, SINCE, Doc, Int32, Int64, Nanos, Time, UInt64
 from penstock.api.refusals import ApiError
+from penstock.api.shortcuts import ALLOWS, ENFORCED, STORING, Shortcut, ShortcutRules, forbids
 
 
 class Retention(StrEnum):
@@ -64,7 +65,9 @@ class SubjectTransform(Struct, frozen=True, kw_only=True):
     wire_name: ClassVar[str] = "server.SubjectTransformConfig"
 
     src: Annotated[str, Doc("A subject, with wildcards if wanted."), EMIT] = ""
-    dest: Annotated[str, Doc("What it becomes; `{{wildcard(1)}}` and others fill in."), EMIT] = ""
+    dest: Annotated[
+        str, Doc("The new subject; `{{wildcard(1)}}` and other functions insert tokens."), EMIT
+    ] = ""
 
 
 class Republish(Struct, frozen=True, kw_only=True):
@@ -72,9 +75,9 @@ class Republish(Struct, frozen=True, kw_only=True):
 
     wire_name: ClassVar[str] = "server.RePublish"
 
-    src: Annotated[str, Doc("Which messages; empty: all.")] = ""
-    dest: Annotated[str, Doc("Under what subject, as in a transform."), EMIT] = ""
-    headers_only: Annotated[bool, Doc("Leave payloads out, say their size in a header.")] = False
+    src: Annotated[str, Doc("Which subjects; empty: all.")] = ""
+    dest: Annotated[str, Doc("The new subject, as in a transform."), EMIT] = ""
+    headers_only: Annotated[bool, Doc("Omit payloads; a header has their size.")] = False
 
 
 class Placement(Struct, frozen=True, kw_only=True):
@@ -90,8 +93,8 @@ class External(Struct, frozen=True, kw_only=True):
 
     wire_name: ClassVar[str] = "server.ExternalStream"
 
-    api: Annotated[str, Doc("What stands for `$JS.API` there."), EMIT] = ""
-    deliver: Annotated[str, Doc("Under what subject it delivers to here."), EMIT] = ""
+    api: Annotated[str, Doc("Prefix of the API subjects there, instead of `$JS.API`."), EMIT] = ""
+    deliver: Annotated[str, Doc("Prefix of the subjects on which it delivers here."), EMIT] = ""
 
 
 class SourceConsumer(Struct, frozen=True, kw_only=True):
@@ -109,13 +112,14 @@ class StreamSource(Struct, frozen=True, kw_only=True):
     name: Annotated[str, Doc("The origin."), EMIT] = ""
     opt_start_seq: Annotated[UInt64, Doc("Sequence to start at.")] = 0
     opt_start_time: Annotated[Time | None, Doc("Time to start at.")] = None
-    filter_subject: Annotated[str, Doc("Only messages with such a subject.")] = ""
+    filter_subject: Annotated[str, Doc("Copy only messages whose subject matches.")] = ""
     subject_transforms: Annotated[
-        tuple[SubjectTransform, ...], Doc("Only such messages, under other subjects.")
+        tuple[SubjectTransform, ...],
+        Doc("Copy only matching messages, under transformed subjects."),
     ] = ()
     external: Annotated[External | None, Doc("Where the origin is, if elsewhere.")] = None
     consumer: Annotated[
-        SourceConsumer | None, Doc("A consumer made beforehand to read with."), SINCE(4)
+        SourceConsumer | None, Doc("An existing consumer to read with."), SINCE(4)
     ] = None
 
 
@@ -124,73 +128,144 @@ class ConsumerLimits(Struct, frozen=True, kw_only=True):
 
     wire_name: ClassVar[str] = "server.StreamConsumerLimits"
 
-    inactive_threshold: Annotated[Nanos, Doc("Unused for so long, a consumer is deleted.")] = 0
-    max_ack_pending: Annotated[int, Doc("Messages out without ack.")] = 0
+    inactive_threshold: Annotated[
+        Nanos, Doc("Time without use after which a consumer is deleted.")
+    ] = 0
+    max_ack_pending: Annotated[int, Doc("Delivered messages without an ack.")] = 0
 
 
 class StreamConfig(Struct, frozen=True, kw_only=True):
     """What a stream stores, for how long, and where."""
 
-    name: Annotated[str, Doc("Unique in the account."), EMIT, FIXED] = ""
-    description: Annotated[str, Doc("For people; at most 4096 bytes.")] = ""
-    subjects: Annotated[tuple[str, ...], Doc("What it captures; by default its name.")] = ()
-    retention: Annotated[Retention, Doc("What removes a message."), EMIT] = Retention.LIMITS
-    max_consumers: Annotated[int, Doc("Consumers at most."), EMIT] = 0
-    max_msgs: Annotated[Int64, Doc("Messages at most."), EMIT] = 0
-    max_bytes: Annotated[Int64, Doc("Bytes at most."), EMIT] = 0
-    max_age: Annotated[Nanos, Doc("Older messages go; 0 keeps them for ever."), EMIT] = 0
-    max_msgs_per_subject: Annotated[Int64, Doc("Messages of one subject at most."), EMIT] = 0
-    max_msg_size: Annotated[Int32, Doc("Bytes of one message, headers included.")] = 0
-    discard: Annotated[Discard, Doc("Who yields when a limit is reached."), EMIT] = Discard.OLD
-    storage: Annotated[Storage, Doc("File or memory."), EMIT, FIXED] = Storage.FILE
-    num_replicas: Annotated[int, Doc("Copies in the cluster."), EMIT] = 0
-    no_ack: Annotated[bool, Doc("Publishes are not acknowledged.")] = False
-    duplicate_window: Annotated[
-        Nanos, Doc("For how long a `Nats-Msg-Id` is remembered; by default 2 minutes.")
+    name: Annotated[str, Doc("Unique in the account."), EMIT, FIXED, ALLOWS] = ""
+    description: Annotated[str, Doc("A text for people; at most 4096 bytes."), ALLOWS] = ""
+    subjects: Annotated[
+        tuple[str, ...], Doc("Subjects that it stores; its name by default."), ALLOWS
+    ] = ()
+    retention: Annotated[
+        Retention,
+        Doc("What removes a message."),
+        EMIT,
+        forbids(STORING | Shortcut.PLAN, Retention.INTEREST),
+    ] = Retention.LIMITS
+    max_consumers: Annotated[int, Doc("Maximum consumers."), EMIT, ALLOWS] = 0
+    max_msgs: Annotated[Int64, Doc("Maximum messages."), EMIT, ENFORCED] = 0
+    max_bytes: Annotated[Int64, Doc("Maximum bytes."), EMIT, ENFORCED] = 0
+    max_age: Annotated[
+        Nanos, Doc("Age at which messages are removed; 0: never."), EMIT, forbids(Shortcut.TIMELESS)
     ] = 0
-    placement: Annotated[Placement | None, Doc("Which servers may hold it.")] = None
-    mirror: Annotated[StreamSource | None, Doc("The one stream it is a copy of.")] = None
-    sources: Annotated[tuple[StreamSource, ...], Doc("Streams it gathers from.")] = ()
-    compression: Annotated[Compression, Doc("How blocks are kept on disk."), EMIT] = (
+    max_msgs_per_subject: Annotated[
+        Int64, Doc("Maximum messages of one subject."), EMIT, ENFORCED
+    ] = 0
+    max_msg_size: Annotated[
+        Int32, Doc("Maximum bytes of one message, headers included."), ENFORCED
+    ] = 0
+    discard: Annotated[
+        Discard,
+        Doc("At a limit: remove the oldest messages, or reject new ones."),
+        EMIT,
+        forbids(Shortcut.STAGE | Shortcut.PLAN, Discard.NEW),
+    ] = Discard.OLD
+    storage: Annotated[Storage, Doc("File or memory."), EMIT, FIXED, ALLOWS] = Storage.FILE
+    num_replicas: Annotated[int, Doc("Replicas in the cluster."), EMIT, ALLOWS] = 0
+    no_ack: Annotated[bool, Doc("Publishes are not acknowledged."), ENFORCED] = False
+    duplicate_window: Annotated[
+        Nanos, Doc("Time for which a `Nats-Msg-Id` is remembered; 2 minutes by default."), ENFORCED
+    ] = 0
+    placement: Annotated[Placement | None, Doc("Which servers may store it."), ALLOWS] = None
+    mirror: Annotated[
+        StreamSource | None,
+        Doc("The stream that it mirrors."),
+        forbids(Shortcut.LANE | Shortcut.STAGE),
+    ] = None
+    sources: Annotated[tuple[StreamSource, ...], Doc("Streams that it copies from."), ALLOWS] = ()
+    compression: Annotated[Compression, Doc("Compression of blocks on disk."), EMIT, ALLOWS] = (
         Compression.NONE
     )
-    first_seq: Annotated[UInt64, Doc("Sequence of the first message; at creation only.")] = 0
+    first_seq: Annotated[
+        UInt64, Doc("Sequence of the first message; at creation only."), ALLOWS
+    ] = 0
     subject_transform: Annotated[
-        SubjectTransform | None, Doc("Subjects are changed before anything else.")
+        SubjectTransform | None,
+        Doc("Applied to the subject of each message before it is stored."),
+        forbids(STORING | Shortcut.PLAN),
     ] = None
-    republish: Annotated[Republish | None, Doc("Stored messages are published again.")] = None
-    allow_direct: Annotated[bool, Doc("Single messages may be read directly."), EMIT] = False
+    republish: Annotated[
+        Republish | None,
+        Doc("Stored messages are published again."),
+        forbids(STORING | Shortcut.APPLY),
+    ] = None
+    allow_direct: Annotated[bool, Doc("Single messages may be read directly."), EMIT, ALLOWS] = (
+        False
+    )
     mirror_direct: Annotated[
-        bool, Doc("As a mirror, it answers direct reads of its origin."), EMIT
+        bool, Doc("The mirror also serves direct reads of its origin."), EMIT, ALLOWS
     ] = False
     discard_new_per_subject: Annotated[
-        bool, Doc("With discard new: a full subject refuses, too.")
+        bool,
+        Doc("With discard new: a full subject rejects messages, too."),
+        forbids(STORING | Shortcut.PLAN),
     ] = False
-    sealed: Annotated[bool, Doc("Nothing goes in or out any more; cannot be undone."), EMIT] = False
-    deny_delete: Annotated[bool, Doc("Messages cannot be deleted; cannot be undone."), EMIT] = False
-    deny_purge: Annotated[bool, Doc("It cannot be purged; cannot be undone."), EMIT] = False
+    sealed: Annotated[
+        bool,
+        Doc("No message can be added or removed; cannot be undone."),
+        EMIT,
+        forbids(STORING | Shortcut.PLAN),
+    ] = False
+    deny_delete: Annotated[
+        bool, Doc("Messages cannot be deleted; cannot be undone."), EMIT, ALLOWS
+    ] = False
+    deny_purge: Annotated[bool, Doc("It cannot be purged; cannot be undone."), EMIT, ALLOWS] = False
     allow_rollup_hdrs: Annotated[
-        bool, Doc("A message may replace all earlier ones (`Nats-Rollup`)."), EMIT
+        bool, Doc("A message may replace earlier ones (`Nats-Rollup`)."), EMIT, ALLOWS
     ] = False
-    consumer_limits: Annotated[ConsumerLimits, Doc("For its consumers."), EMIT] = ConsumerLimits()
+    consumer_limits: Annotated[
+        ConsumerLimits, Doc("Limits and defaults of its consumers."), EMIT, ALLOWS
+    ] = ConsumerLimits()
     allow_msg_ttl: Annotated[
-        bool, Doc("Messages may say how long they live; cannot be undone."), EMIT, SINCE(1)
+        bool,
+        Doc("Messages may have a time to live; cannot be undone."),
+        EMIT,
+        SINCE(1),
+        forbids(Shortcut.TIMELESS),
     ] = False
     subject_delete_marker_ttl: Annotated[
-        Nanos, Doc("A subject that ages out leaves a marker for so long."), SINCE(1)
+        Nanos,
+        Doc("Time to live of the marker that replaces a subject's last expired message."),
+        SINCE(1),
+        ALLOWS,
     ] = 0
     allow_msg_counter: Annotated[
-        bool, Doc("Messages are increments of counters."), FIXED, SINCE(2)
+        bool,
+        Doc("Messages increment counters."),
+        FIXED,
+        SINCE(2),
+        forbids(STORING | Shortcut.PLAN),
     ] = False
-    allow_atomic: Annotated[bool, Doc("Batches are stored whole or not at all."), SINCE(2)] = False
+    allow_atomic: Annotated[
+        bool, Doc("Publishers may store batches atomically."), SINCE(2), forbids(Shortcut.TIMELESS)
+    ] = False
     allow_msg_schedules: Annotated[
-        bool, Doc("Messages may be published later; cannot be undone."), SINCE(2)
+        bool,
+        Doc("Messages may be schedules; cannot be undone."),
+        SINCE(2),
+        forbids(STORING | Shortcut.APPLY | Shortcut.TIMELESS),
     ] = False
     persist_mode: Annotated[
-        PersistMode, Doc("When a publish is acknowledged."), FIXED, SINCE(2)
+        PersistMode, Doc("When a publish is acknowledged."), FIXED, SINCE(2), ALLOWS
     ] = PersistMode.DEFAULT
-    allow_batched: Annotated[bool, Doc("Batches with few acknowledgements."), SINCE(4)] = False
-    metadata: Annotated[dict[str, str], Doc("For applications; `_nats.` is the server's.")] = {}
+    allow_batched: Annotated[
+        bool,
+        Doc("Publishers may send batches with few acknowledgements."),
+        SINCE(4),
+        forbids(Shortcut.TIMELESS),
+    ] = False
+    metadata: Annotated[
+        dict[str, str], Doc("For applications; keys that begin with `_nats.` are reserved."), ALLOWS
+    ] = {}
+
+
+STREAM_SHORTCUTS: Final = ShortcutRules(StreamConfig)
 
 
 class LostData(Struct, frozen=True, kw_only=True):
@@ -209,12 +284,12 @@ class StreamState(Struct, frozen=True, kw_only=True):
     bytes: Annotated[UInt64, Doc("Their size."), EMIT] = 0
     first_seq: Annotated[UInt64, Doc("Sequence of the first."), EMIT] = 0
     first_ts: Annotated[Time, Doc("Its time."), EMIT] = 0
-    last_seq: Annotated[UInt64, Doc("Sequence of the last that ever was."), EMIT] = 0
+    last_seq: Annotated[UInt64, Doc("The last assigned sequence."), EMIT] = 0
     last_ts: Annotated[Time, Doc("Its time."), EMIT] = 0
     num_subjects: Annotated[int, Doc("Subjects.")] = 0
-    subjects: Annotated[dict[str, UInt64], Doc("Messages of each subject, if asked for.")] = {}
+    subjects: Annotated[dict[str, UInt64], Doc("Messages of each subject, if requested.")] = {}
     num_deleted: Annotated[int, Doc("Sequences missing between first and last.")] = 0
-    deleted: Annotated[tuple[UInt64, ...], Doc("Those sequences, if asked for.")] = ()
+    deleted: Annotated[tuple[UInt64, ...], Doc("Those sequences, if requested.")] = ()
     lost: Annotated[LostData | None, Doc("What is damaged.")] = None
     consumer_count: Annotated[int, Doc("Consumers."), EMIT] = 0
 
@@ -224,9 +299,9 @@ class PeerInfo(Struct, frozen=True, kw_only=True):
 
     name: Annotated[str, Doc("Name of the server."), EMIT] = ""
     current: Annotated[bool, Doc("It has everything."), EMIT] = False
-    offline: Annotated[bool, Doc("It was not heard of lately.")] = False
-    active: Annotated[Nanos, Doc("Time since it was heard of."), EMIT] = 0
-    lag: Annotated[UInt64, Doc("How many operations it is behind.")] = 0
+    offline: Annotated[bool, Doc("It has not sent anything recently.")] = False
+    active: Annotated[Nanos, Doc("Time since it last sent something."), EMIT] = 0
+    lag: Annotated[UInt64, Doc("Operations that it has not applied yet.")] = 0
     peer: Annotated[str, Doc("Its id."), EMIT] = ""
     pending: Annotated[bool, Doc("It is joining or leaving.")] = False
 
@@ -238,8 +313,8 @@ class ClusterInfo(Struct, frozen=True, kw_only=True):
     raft_group: Annotated[str, Doc("Its group.")] = ""
     leader: Annotated[str, Doc("Name of the server that leads.")] = ""
     leader_since: Annotated[Time | None, Doc("Since when.")] = None
-    system_account: Annotated[bool, Doc("Copies travel in the system account.")] = False
-    traffic_account: Annotated[str, Doc("The account copies travel in.")] = ""
+    system_account: Annotated[bool, Doc("Replication uses the system account.")] = False
+    traffic_account: Annotated[str, Doc("The account that replication uses.")] = ""
     replicas: Annotated[tuple[PeerInfo, ...], Doc("The other servers.")] = ()
 
 
@@ -247,11 +322,11 @@ class StreamSourceInfo(Struct, frozen=True, kw_only=True):
     """Progress of a mirror or source."""
 
     name: Annotated[str, Doc("The origin."), EMIT] = ""
-    external: Annotated[External | None, Doc("Where it is, if elsewhere.")] = None
+    external: Annotated[External | None, Doc("How to reach the origin, if elsewhere.")] = None
     lag: Annotated[UInt64, Doc("Messages not copied yet."), EMIT] = 0
     seq: Annotated[UInt64, Doc("Sequence copied last."), SINCE(5)] = 0
-    active: Annotated[Nanos, Doc("Time since the origin was heard of; -1: never."), EMIT] = 0
-    error: Annotated[ApiError | None, Doc("What went wrong last.")] = None
+    active: Annotated[Nanos, Doc("Time since the origin last sent something; -1: never."), EMIT] = 0
+    error: Annotated[ApiError | None, Doc("The last error.")] = None
     filter_subject: Annotated[str, Doc("As configured.")] = ""
     subject_transforms: Annotated[tuple[SubjectTransform, ...], Doc("As configured.")] = ()
 
@@ -268,7 +343,7 @@ class PenstockInfo(Struct, frozen=True, kw_only=True):
     """What only a Penstock server reports about a stream, to a client that requests it."""
 
     incarnation: Annotated[
-        str, Doc("Identifies the stream: another of its name, or one restored, differs."), EMIT
+        str, Doc("Identifies the stream; a restored or recreated stream has another."), EMIT
     ] = ""
     loss_floor: Annotated[
         UInt64,
@@ -289,12 +364,14 @@ class StreamInfo(Struct, frozen=True, kw_only=True):
     """Configuration and state of a stream."""
 
     config: Annotated[StreamConfig, Doc("Its configuration."), EMIT] = StreamConfig()
-    created: Annotated[Time, Doc("When it was made."), EMIT] = 0
-    state: Annotated[StreamState, Doc("What it holds."), EMIT] = StreamState()
+    created: Annotated[Time, Doc("When it was created."), EMIT] = 0
+    state: Annotated[StreamState, Doc("Its totals."), EMIT] = StreamState()
     domain: Annotated[str, Doc("The domain of the server.")] = ""
-    cluster: Annotated[ClusterInfo | None, Doc("Who holds it.")] = None
-    mirror: Annotated[StreamSourceInfo | None, Doc("How far it has copied.")] = None
-    sources: Annotated[tuple[StreamSourceInfo, ...], Doc("How far it has gathered.")] = ()
-    alternates: Annotated[tuple[StreamAlternate, ...], Doc("What could be read instead.")] = ()
-    ts: Annotated[Time, Doc("When this was said."), EMIT] = 0
-    penstock: Annotated[PenstockInfo | None, Doc("Identity and losses, if asked for.")] = None
+    cluster: Annotated[ClusterInfo | None, Doc("Its leader and replicas.")] = None
+    mirror: Annotated[StreamSourceInfo | None, Doc("Progress of the mirror.")] = None
+    sources: Annotated[tuple[StreamSourceInfo, ...], Doc("Progress of each source.")] = ()
+    alternates: Annotated[
+        tuple[StreamAlternate, ...], Doc("Mirrors that can be read instead.")
+    ] = ()
+    ts: Annotated[Time, Doc("Time of this reply."), EMIT] = 0
+    penstock: Annotated[PenstockInfo | None, Doc("Identity and losses, if requested.")] = None

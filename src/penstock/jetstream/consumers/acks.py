@@ -79,11 +79,6 @@ class AckProcessor:
         self._cfg = cfg
         self._share = min(sampled_percent(cfg.sample_freq), _PERCENT)
 
-    @property
-    def samples(self) -> bool:
-        """Return whether some acks are sampled."""
-        return self._share > 0
-
     def keep_by_interest(self, by_interest: bool) -> None:
         """Set whether the stream needs to know which sequences are done."""
         self.by_interest = by_interest

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from penstock.api.ack_protocol import Verb, parse_ack
 from penstock.api.api_levels import REQUIRED_LEVEL_HEADER, demands_too_much
 from penstock.api.consumer_config import (
+    CONSUMER_SHORTCUTS,
     AckPolicy,
     ConsumerInfo,
     PriorityGroupState,
@@ -21,6 +22,7 @@ from penstock.api.consumer_config import (
     pause_remaining,
 )
 from penstock.api.refusals import ApiError
+from penstock.api.shortcuts import Shortcut
 from penstock.base.effects import Send
 from penstock.base.sequences import number_in
 from penstock.jetstream.consumers import position_changes, status_lines
@@ -166,7 +168,7 @@ class Consumer:
     @property
     def takes_plain_acks(self) -> bool:
         """Return whether plain acks may come through `ack_many`."""
-        return self.takes_acks and not self._settling.samples
+        return self.takes_acks and CONSUMER_SHORTCUTS.allow(self.cfg, Shortcut.ACK)
 
     def ack_many(self, spans: list[AckSpan], now_ns: int) -> Acked:
         """Process plain acks without a reply subject, in order of arrival."""

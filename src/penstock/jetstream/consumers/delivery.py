@@ -14,7 +14,13 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, Final
 
-from penstock.api.consumer_config import AckPolicy, PriorityPolicy, ReplayPolicy
+from penstock.api.consumer_config import (
+    CONSUMER_SHORTCUTS,
+    AckPolicy,
+    PriorityPolicy,
+    ReplayPolicy,
+)
+from penstock.api.shortcuts import Shortcut
 from penstock.base.effects import Deliver, Fetch
 from penstock.jetstream.consumers.ack_deadlines import OUTSTANDING_MAX
 from penstock.jetstream.consumers.acks import AckProcessor
@@ -115,7 +121,7 @@ class Delivery:
             self.lane.set_filters(self.cursor.filters)
             self.lane.set_headers_only(cfg.headers_only)
         self._to = as_raw(cfg.deliver_subject)
-        self._runs = not cfg.rate_limit_bps
+        self._runs = CONSUMER_SHORTCUTS.allow(cfg, Shortcut.RUN)
         until_ns = cfg.pause_until or 0
         self.pause_end_ns = until_ns if until_ns > now_ns else None
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, Final, Protocol
 
-from penstock.api.consumer_config import PriorityPolicy
+from penstock.api.consumer_config import CONSUMER_SHORTCUTS, PriorityPolicy
 from penstock.api.pull_request import bad_request, parse_pull, refuse_pull
+from penstock.api.shortcuts import Shortcut
 from penstock.base.effects import Send
 from penstock.jetstream.consumers import status_lines
 from penstock.jetstream.consumers.pinned_client import Pin
@@ -56,7 +57,7 @@ class PullSide:
     __slots__ = (
         "_around",
         "_cfg",
-        "_is_plain",
+        "_in_order",
         "_supply",
         "_swept_ns",
         "last_active_ns",
@@ -88,7 +89,7 @@ class PullSide:
         prioritized = cfg.priority_policy is PriorityPolicy.PRIORITIZED
         self.queue = WaitingQueue(cfg.max_waiting, prioritized=prioritized)
         self.queue.keep_only(kept)
-        self._is_plain = cfg.priority_policy is PriorityPolicy.NONE
+        self._in_order = CONSUMER_SHORTCUTS.allow(cfg, Shortcut.REQUEST)
         if cfg.priority_policy is not PriorityPolicy.PINNED_CLIENT:
             self.pin.release()
 
@@ -157,7 +158,7 @@ class PullSide:
     def take(self, size: int, now_ns: int, out: list[Effect]) -> Waiting | None:
         """Return the request that gets a message of this size; None if no request may get it."""
         waiting = self.queue.head()
-        if waiting is not None and self._is_plain and waiting.is_ready(now_ns):
+        if waiting is not None and self._in_order and waiting.is_ready(now_ns):
             self.queue.serve(waiting)
             self.last_active_ns = now_ns
             return waiting
@@ -184,7 +185,7 @@ class PullSide:
 
     def is_ready(self, now_ns: int) -> bool:
         """Return whether the next request takes any message without further checks."""
-        waiting = self.queue.head() if self._is_plain else None
+        waiting = self.queue.head() if self._in_order else None
         return waiting is not None and self._is_simple(waiting, now_ns)
 
     def ready(self, now_ns: int, at_most: int) -> list[Waiting]:

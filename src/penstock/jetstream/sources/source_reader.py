@@ -15,12 +15,11 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from msgspec.structs import replace
-
 from penstock.api import refusals
 from penstock.api.ack_protocol import UNREADABLE, AckRef, parse_ack_subject
 from penstock.api.refusals import ApiError
-from penstock.api.stream_config import StreamSourceInfo
+from penstock.api.shortcuts import Shortcut
+from penstock.api.stream_config import STREAM_SHORTCUTS, StreamSourceInfo
 from penstock.base.effects import Fetch, Send
 from penstock.base.sequences import SEQ_MAX, number_in
 from penstock.base.units import SECOND_NS
@@ -32,7 +31,6 @@ from penstock.jetstream.sources.source_requests import (
     read_answer,
 )
 from penstock.jetstream.streams.entries import Answer, NotLoaded, Skip
-from penstock.jetstream.streams.lanes.lane_policy import is_ordinary
 from penstock.jetstream.streams.lanes.source_lane import CopyLane
 from penstock.jetstream.streams.source_progress import Progress, SourceStep
 from penstock.store.errors import StoreError
@@ -111,7 +109,7 @@ class SourceReader:
         self._fails = 0
         self._is_recreated = False
         self._lane: CopyLane | None = None
-        self._is_ordinary = False
+        self._may_copy = False
         self._stuck: tuple[Inbound, AckRef] | None = None
         self._arrived: deque[Inbound] = deque()
 
@@ -365,7 +363,7 @@ class SourceReader:
     def configured(self) -> None:
         """Apply the stream's current configuration."""
         cfg = self._host.stream.cfg
-        self._is_ordinary = is_ordinary(replace(cfg, mirror=None))
+        self._may_copy = STREAM_SHORTCUTS.allow(cfg, Shortcut.COPY)
         self.tend_lane()
 
     def tend_lane(self) -> None:
@@ -373,7 +371,7 @@ class SourceReader:
         messages need only an append."""
         if self._lane is not None:
             is_free = self._is_feeding and self._stuck is None
-            self._lane.is_open = is_free and self._is_ordinary
+            self._lane.is_open = is_free and self._may_copy
 
     def hear(self) -> None:
         """Record what the lane has stored."""

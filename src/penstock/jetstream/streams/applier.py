@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.api.shortcuts import Shortcut
+from penstock.api.stream_config import STREAM_SHORTCUTS
 from penstock.base.effects import Send
 from penstock.jetstream.streams import publish_headers
 from penstock.jetstream.streams.entries import (
@@ -60,12 +62,12 @@ class Applier:
         cfg = self._ledger.cfg
         self._acked = not cfg.no_ack
         self._republisher = self._ledger.parts.republisher
-        self._is_plain = self._republisher is None and not cfg.allow_msg_schedules
+        self._only_appends = STREAM_SHORTCUTS.allow(cfg, Shortcut.APPLY)
 
     def apply(self, entry: Entry) -> Applied:
         """Apply one entry."""
         if isinstance(entry, Publish):
-            if entry.special is None and self._is_plain:
+            if entry.special is None and self._only_appends:
                 return self._store_plain(entry)
             return self._publish(entry)
         if isinstance(entry, BatchEntry):
@@ -198,7 +200,7 @@ class Applier:
         effects: list[Send] = []
         stored: list[tuple[int, str]] = []
         items = entry.items
-        is_bulk = bool(entry.packed) and self._is_plain
+        is_bulk = bool(entry.packed) and self._only_appends
         rest: tuple[Purge, ...] = ()
         removed = NOTHING_REMOVED
         if is_bulk:
@@ -206,7 +208,7 @@ class Applier:
         elif entry.packed:
             items = (*_publishes(entry), *items)
         for item in items:
-            is_plain = item.special is None and self._is_plain
+            is_plain = item.special is None and self._only_appends
             applied = self._store_plain(item) if is_plain else self._publish(item)
             effects += applied.effects
             stored += applied.stored

@@ -14,7 +14,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from penstock.api import refusals
-from penstock.api.stream_config import Discard, Retention, Storage, StreamState
+from penstock.api.shortcuts import Shortcut
+from penstock.api.stream_config import STREAM_SHORTCUTS, Storage, StreamState
 from penstock.base.sequences import SEQ_MAX
 from penstock.jetstream.streams import publish_headers
 from penstock.jetstream.streams.applier import Applier
@@ -134,20 +135,9 @@ class Stream:
 
     def _configure(self) -> None:
         cfg = self._ledger.cfg
-        self._is_timeless = not (
-            cfg.max_age
-            or cfg.allow_msg_ttl
-            or cfg.allow_msg_schedules
-            or cfg.allow_atomic
-            or cfg.allow_batched
-        )
-        self._is_plain = not (
-            cfg.sealed
-            or cfg.allow_msg_counter
-            or cfg.subject_transform
-            or cfg.retention is Retention.INTEREST
-            or cfg.discard is Discard.NEW
-        )
+        forbidden = STREAM_SHORTCUTS.forbidden(cfg)
+        self._is_timeless = Shortcut.TIMELESS not in forbidden
+        self._needs_checks = Shortcut.PLAN in forbidden
         self._payload_max = cfg.max_msg_size if cfg.max_msg_size > 0 else 2**63
 
     # -- messages
@@ -155,7 +145,7 @@ class Stream:
     def plan(self, msg: Inbound, now_ns: int) -> Planned:
         """Return the plan of a published message. Changes only batches in flight."""
         subject, reply, header, payload = msg
-        if header or not self._is_plain or reply[-4:] == SUFFIX:
+        if header or self._needs_checks or reply[-4:] == SUFFIX:
             return self._plan_special(msg, now_ns)
         if len(payload) > self._payload_max or self._ledger.is_used_up(1):
             return self._planner.plan(subject, reply, header, payload, now_ns)

@@ -1,14 +1,16 @@
 """Lane policy: which streams have a fast lane, and what `publish_lane.StreamLane` may take.
 
-The lane supports appends, ids, expectations and the limits by count, size and subject. If a plain
-message needs anything else, the lane stays closed and every message goes through `Stream.plan`.
+The lane supports appends, ids, expectations and the limits by count, size and subject. The
+declarations in `api.stream_config` name the fields that need more (`STREAM_SHORTCUTS`): with one of
+them the lane stays closed, and every message goes through `Stream.plan`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from penstock.api.stream_config import Discard, Retention
+from penstock.api.shortcuts import Shortcut
+from penstock.api.stream_config import STREAM_SHORTCUTS, Discard
 from penstock.jetstream.streams.lanes.publish_lane import StreamLane
 from penstock.jetstream.streams.pubacks import PubAcks
 from penstock.store.contract import Removed
@@ -52,8 +54,8 @@ def make_lane(
 def configure_lane(lane: StreamLane, cfg: StreamConfig, *, is_free: bool) -> None:
     """Open the lane as far as the configuration allows; `is_free` False keeps it closed."""
     lane.configure(
-        is_open=is_free and is_ordinary(cfg),
-        packs=is_packed(cfg),
+        is_open=is_free and STREAM_SHORTCUTS.allow(cfg, Shortcut.LANE),
+        packs=stages_batches(cfg),
         acks_wanted=not cfg.no_ack,
         discard_new=cfg.discard is Discard.NEW,
         msgs_max=cfg.max_msgs,
@@ -63,24 +65,10 @@ def configure_lane(lane: StreamLane, cfg: StreamConfig, *, is_free: bool) -> Non
     )
 
 
-def is_ordinary(cfg: StreamConfig) -> bool:
-    """Return whether a message without stream keys needs only an append and limits."""
-    return not (
-        cfg.sealed
-        or cfg.allow_msg_counter
-        or cfg.subject_transform is not None
-        or (cfg.republish is not None and cfg.republish.dest)
-        or cfg.discard_new_per_subject
-        or cfg.retention is Retention.INTEREST
-        or cfg.mirror is not None
-        or cfg.allow_msg_schedules
-    )
-
-
-def is_packed(cfg: StreamConfig) -> bool:
+def stages_batches(cfg: StreamConfig) -> bool:
     """Return whether messages of an atomic batch without other stream keys need no checks: no limit
     can reject them."""
-    return cfg.allow_atomic and cfg.discard is not Discard.NEW and is_ordinary(cfg)
+    return cfg.allow_atomic and STREAM_SHORTCUTS.allow(cfg, Shortcut.STAGE)
 
 
 def removed_one_by_one(seqs: list[int]) -> Removed:

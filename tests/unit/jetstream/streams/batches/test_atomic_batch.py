@@ -10,7 +10,7 @@ from penstock.base.effects import Advise
 from penstock.jetstream.streams.batches.atomic_batch import BatchLimits
 from penstock.jetstream.streams.batches.staged_batches import InFlight
 from penstock.jetstream.streams.entries import BatchEntry
-from penstock.jetstream.streams.lanes.lane_policy import is_packed as packs
+from penstock.jetstream.streams.lanes.lane_policy import stages_batches as packs
 from penstock.store.contract import Refusal
 from support.publishing import INTEREST, NEW, SECOND, Run, ack
 
