@@ -408,7 +408,8 @@ class IndexedStore(LogReader):
         gone = Removal()
         self._expire_old(now_ns, at_most, gone)
         if gone.msgs < at_most:
-            for seq in list(self._wheel.expire(now_ns, at_most=at_most - gone.msgs)):
+            # In order, as `due` lists them: a newer message removed first counts as a loss.
+            for seq in sorted(self._wheel.expire(now_ns, at_most=at_most - gone.msgs)):
                 self._deadlines.pop(seq, None)
                 size = remove_one(self._log, seq, now_ns)
                 if size:
