@@ -83,7 +83,7 @@ def keys() -> None:
     opening = seconds(lambda: open_data_key(record, [server], "$G/S", 1), 200)
     sealing = seconds(lambda: seal_data_key(data, server, "$G/S", 1, salt=salt, nonce=nonce), 200)
     print(f"open a key record          {opening * 1e6:8.1f} µs")
-    print(f"seal it anew               {sealing * 1e6:8.1f} µs")
+    print(f"seal it again              {sealing * 1e6:8.1f} µs")
     born = seconds(lambda: FrameWriter(HERE, 1, key=data), 200)
     print(f"writer of a block          {born * 1e6:8.1f} µs")
 

@@ -125,7 +125,7 @@ async def _edge(story: Story, url: str, fold: Fold) -> None:
                 form="append-log",
             )
         if done is None:
-            raise RuntimeError("somebody else holds the lease")
+            raise RuntimeError(f"another node holds the lease export.{BUCKET}")
         said.detail = f"at revision {done.manifest.cursor.rank:,}"
     edge = Fold.open(
         f"{url}/{BUCKET}",

@@ -1,21 +1,18 @@
-"""Names and sentences follow the rules of CONTRIBUTING.md, as far as a program can check them.
+"""Modules, classes and folders are named and sized by the rules of CONTRIBUTING.md.
 
-A module is a noun with a unique basename, a class name is unique, a folder holds one idea, and
-prose avoids a short list of words that hide who does what.
+A module is a noun with a unique basename, a class name is unique, and a folder holds one idea. Each
+rule is a function that lists what breaks it, and is tried on an example that does.
 """
 
 from __future__ import annotations
 
-import ast
-import io
 import re
-import tokenize
 from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "penstock"
@@ -28,87 +25,58 @@ SHARED_BASENAMES = {"contract", "errors", "options"}
 NOUNS_IN_ING = {"ack_pending", "query_string"}
 FOLDER_MODULES_MAX = 23
 CLASS = re.compile(r"^(?:cdef )?class (\w+)", re.MULTILINE)
-AVOIDED = re.compile(
-    r"\b(nobody|somebody|whoever|anew|all the same|(?:is|are) gone|(?:is|are) told|shall)\b", re.I
-)
-PAGES = sorted(
-    path
-    for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("benchmarks/*.md")]
-    if path.name != "CONTRIBUTING.md"  # lists the words
-)
 
 
-def shown(path: Path) -> str:
-    return str(path.relative_to(ROOT))
+def gerunds(paths: Iterable[Path]) -> list[str]:
+    found = [path for path in paths if path.stem.endswith("ing")]
+    return [str(path) for path in found if path.stem not in NOUNS_IN_ING]
+
+
+def repeated(named: Iterable[tuple[str, Path]]) -> dict[str, set[str]]:
+    """Return the names that several paths have; a `.py` and a `.pyx` of one name are two."""
+    places: dict[str, set[str]] = defaultdict(set)
+    for name, path in named:
+        places[name].add(str(path))
+    return {name: where for name, where in places.items() if len(where) > 1}
+
+
+def large_folders(paths: Iterable[Path]) -> dict[str, int]:
+    sizes: dict[str, set[str]] = defaultdict(set)
+    for path in paths:
+        sizes[str(path.parent)].add(path.stem)
+    return {name: len(stems) for name, stems in sizes.items() if len(stems) > FOLDER_MODULES_MAX}
+
+
+def classes(path: Path, text: str) -> list[tuple[str, Path]]:
+    return [(name, path) for name in CLASS.findall(text)]
+
+
+def test_names_that_break_a_rule_are_found() -> None:
+    one, other = Path("store/writing.py"), Path("fold/writing.pyx")
+    assert len(MODULES) > 100
+    assert gerunds([one, Path("consumers/ack_pending.py")]) == [str(one)]
+    assert repeated([(one.stem, one), (other.stem, other), ("single", one)]) == {
+        "writing": {str(one), str(other)}
+    }
+    declared = classes(one, "class A:\n    pass\n") + classes(other, "cdef class A:\n    pass\n")
+    assert set(repeated(declared)) == {"A"}
+    many = [Path("store") / f"module{number}.py" for number in range(FOLDER_MODULES_MAX + 1)]
+    assert large_folders(many) == {"store": FOLDER_MODULES_MAX + 1}
+    assert large_folders(many[1:]) == {}
 
 
 def test_no_module_is_named_by_a_gerund() -> None:
-    gerunds = [shown(path) for path in MODULES if path.stem.endswith("ing")]
-    assert [path for path in gerunds if Path(path).stem not in NOUNS_IN_ING] == []
+    assert gerunds(MODULES) == []
 
 
 def test_basenames_of_modules_are_unique() -> None:
-    places: dict[str, set[str]] = defaultdict(set)
-    for path in MODULES:
-        places[path.stem].add(shown(path))
-    repeated = {name: where for name, where in places.items() if len(where) > 1}
-    assert set(repeated) <= SHARED_BASENAMES, repeated
+    found = repeated((path.stem, path) for path in MODULES)
+    assert set(found) <= SHARED_BASENAMES, found
 
 
 def test_class_names_are_unique() -> None:
-    places: dict[str, set[str]] = defaultdict(set)
-    for path in MODULES:
-        for name in CLASS.findall(path.read_text()):
-            places[name].add(shown(path))
-    assert {name: where for name, where in places.items() if len(where) > 1} == {}
+    assert repeated(one for path in MODULES for one in classes(path, path.read_text())) == {}
 
 
 def test_folders_are_small() -> None:
-    sizes: dict[str, set[str]] = defaultdict(set)
-    for path in MODULES:
-        sizes[shown(path.parent)].add(path.stem)
-    large = {name: len(stems) for name, stems in sizes.items() if len(stems) > FOLDER_MODULES_MAX}
-    assert large == {}
-
-
-def docstrings(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Line and text of each string that stands alone: docstrings, and those below fields."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            text = node.value.value
-            if isinstance(text, str):
-                yield node.lineno, text
-
-
-def comments(text: str) -> Iterator[tuple[int, str]]:
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.COMMENT:
-            yield token.start[0], token.string
-
-
-def avoided(prose: Iterable[tuple[int, str]]) -> list[tuple[int, str]]:
-    return [(line, match[0]) for line, part in prose if (match := AVOIDED.search(part))]
-
-
-def test_module_docstrings_begin_with_a_sentence() -> None:
-    wrong = []
-    for path in MODULES:
-        match = re.match(r'(?:#.*\n|\s)*"""(.*?)"""', path.read_text(), re.DOTALL)
-        first = "" if match is None else match[1].split("\n\n")[0].strip()
-        if not (first[:1].isupper() or first[:1] in ("`", "/")) or not first.endswith((".", ":")):
-            wrong.append((shown(path), first))
-    assert wrong == []
-
-
-def test_prose_in_code_names_the_actor() -> None:
-    found = {}
-    for path in MODULES:
-        text = path.read_text()
-        if path.suffix == ".py":
-            found[shown(path)] = avoided([*docstrings(ast.parse(text)), *comments(text)])
-    assert {path: places for path, places in found.items() if places} == {}
-
-
-def test_pages_name_the_actor() -> None:
-    found = {shown(path): avoided(enumerate(path.read_text().splitlines(), 1)) for path in PAGES}
-    assert {path: places for path, places in found.items() if places} == {}
+    assert large_folders(MODULES) == {}

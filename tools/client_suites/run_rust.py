@@ -39,7 +39,7 @@ EXECUTABLE = re.compile(r"Executable (?:unittests )?(\S+) \((\S+)\)")
 def run_one(binary: str, name: str, environment: dict[str, str]) -> tuple[str, str]:
     """What became of a test, and its output."""
     command = [*ALONE, binary, "--exact", name, "--nocapture"]
-    # Directories are named after process ids, which begin anew in each namespace.
+    # Directories are named after process ids, which start again in each namespace.
     with tempfile.TemporaryDirectory(prefix="rust-suite-") as scratch:
         try:
             done = subprocess.run(

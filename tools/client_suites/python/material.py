@@ -1,4 +1,4 @@
-"""Certificates and keys for the suite of nats-py, made anew for every run."""
+"""Certificates and keys for the suite of nats-py, made again for every run."""
 
 from __future__ import annotations
 
