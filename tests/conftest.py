@@ -9,10 +9,9 @@ With `--cpu COUNT` the end of a run shows which files took the most CPU time.
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import gc
 import os
-import re
 import resource
 import tomllib
 from collections import Counter
@@ -21,6 +20,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+from support.socket_guard import SocketGuard
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -43,18 +44,6 @@ settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
 
-#: A test file with one of these names starts a server or opens a socket.
-SOCKETS = re.compile(
-    r"\b(socket|socketpair|open_connection|create_server|support\.servers|support\.s3|support\.wire"
-    r"|penstock\.Server|ThreadedServer|server_app|s3_server|sys\.executable)\b"
-)
-
-
-@functools.cache
-def needs_sockets(path: Path) -> bool:
-    return SOCKETS.search(path.read_text()) is not None
-
-
 LONG = tomllib.loads((TESTS / "long.toml").read_text())
 
 
@@ -69,8 +58,6 @@ def is_long(item: pytest.Item) -> bool:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        if needs_sockets(item.path):
-            item.add_marker(pytest.mark.sockets)
         if is_long(item):
             item.add_marker(pytest.mark.long)
     if not config.pluginmanager.hasplugin("xdist"):
@@ -101,23 +88,59 @@ def turn(item: pytest.Item, group: str) -> int:
 
 
 # -- CPU time ------------------------------------------------------------------------------
-# Unlike the durations of pytest it says the same on a busy machine. A process that a test started
-# counts once it has ended and was waited for: a server that files share counts for the last of
-# them, the Java of Spark not at all.
+# Unlike the durations of pytest, CPU time hardly depends on the load of the machine. It counts the
+# processes that tests started: those that ended when they were waited for, the others after the
+# last test of a file.
 
 CPU = "cpu seconds"
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 SPENT: Counter[str] = Counter()
 before = 0.0
+running = 0.0
+"""The CPU time of the processes that ran after the last test of the file before."""
+is_last = False
+"""Whether the test that runs is the last of its file."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(SocketGuard())
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--cpu", type=int, default=0, help="so many files that took the most CPU time")
 
 
-def cpu_seconds() -> float:
+def ended_seconds() -> float:
+    """Return the CPU time of this process and of those it waited for."""
     whose = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     usages = [resource.getrusage(one) for one in whose]
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+def running_seconds() -> float:
+    """Return the CPU time of the processes below this one, and of those that they waited for."""
+    parents: dict[int, int] = {}
+    spent: dict[int, float] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            fields = path.read_text().rpartition(") ")[2].split()
+            pid = int(path.parent.name)
+            parents[pid] = int(fields[1])
+            spent[pid] = sum(map(int, fields[11:15])) / TICKS_PER_SECOND  # utime to cstime
+    below = {os.getpid()}
+    for pid in sorted(parents):
+        if parents[pid] in below:
+            below.add(pid)
+    return sum(spent[pid] for pid in below - {os.getpid()})
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, bool, bool]:
+    global is_last
+    is_last = nextitem is None or nextitem.path != item.path
+    return (yield)
 
 
 def pytest_collection_finish() -> None:
@@ -126,14 +149,16 @@ def pytest_collection_finish() -> None:
     # Each full garbage collection would go through all of it, which takes a fifth of a second.
     gc.collect()
     gc.freeze()
-    before = cpu_seconds()
+    before = ended_seconds()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    global before
+    global before, running
     report = yield
-    now = cpu_seconds()
+    if is_last and report.when == "teardown":
+        running = running_seconds()
+    now = ended_seconds() + running
     report.user_properties.append((CPU, now - before))
     before = now
     return report

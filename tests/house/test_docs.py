@@ -101,6 +101,7 @@ def tool(name: str) -> ModuleType:
 # -- examples
 
 
+@pytest.mark.sockets
 @pytest.mark.parametrize("block", blocks("python"))
 def test_a_program_in_the_docs_runs(block: Block, workdir: Path) -> None:
     write_files(block.page, workdir)

@@ -76,6 +76,7 @@ def test_the_directories_of_the_configuration_are_those_of_the_unit() -> None:
     assert options.pid_file.startswith(f"/run/{unit()['RuntimeDirectory']}/")
 
 
+@pytest.mark.sockets
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd here")
 def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     copy = tmp_path / "penstock.service"

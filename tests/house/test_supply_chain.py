@@ -88,12 +88,14 @@ def step(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
     return done
 
 
+@pytest.mark.sockets
 def test_a_step_says_what_it_does_and_that_it_is_done() -> None:
     done = step("--usually", "5", "try it", "--", sys.executable, "-c", "print('noise')")
     assert done.stdout.startswith("setup: try it (usually about 5 s)\nsetup: try it: done in ")
     assert "noise" not in done.stdout + done.stderr
 
 
+@pytest.mark.sockets
 def test_a_long_step_shows_that_it_is_alive() -> None:
     program = "import sys; sys.stdin.read()"
     words = [sys.executable, str(ROOT / "tools" / "step.py"), "--every", "0.05", "wait", "--"]
@@ -110,6 +112,7 @@ def test_a_long_step_shows_that_it_is_alive() -> None:
     assert "so far" in lines[2]
 
 
+@pytest.mark.sockets
 def test_a_step_that_fails_shows_its_output_and_its_code() -> None:
     program = "import sys; print('why'); sys.exit(7)"
     done = step("fail", "--", sys.executable, "-c", program, code=7)

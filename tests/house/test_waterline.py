@@ -77,6 +77,7 @@ def test_pure_code_does_not_wait() -> None:
     assert not [shown(path) for path in PURE if waits(path.read_text())]
 
 
+@pytest.mark.sockets
 def test_imports_point_down() -> None:
     linter = Path(sys.executable).with_name("lint-imports")
     if not linter.exists():

@@ -11,12 +11,15 @@ import collections
 import json
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from models import broker as model
 from support.peers import Delivery, Embedded, Peer
+
+pytestmark = pytest.mark.sockets
 
 CLIENTS_MAX = 4
 subjects = st.sampled_from(["a", "b", "a.b", "a.b.c", "b.a"])

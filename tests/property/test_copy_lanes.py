@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from support.jetstream import Client
 
+pytestmark = pytest.mark.sockets
+
 NAMES = itertools.count()
 MANY = 2000
 PLAIN = b"NATS/1.0\r\nKey: value\r\n\r\n"

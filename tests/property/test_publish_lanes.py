@@ -162,6 +162,7 @@ def play(client: Client, name: str, config: dict[str, Any], burst: list[Any]) ->
     return [acks, state, messages]
 
 
+@pytest.mark.sockets
 @settings(
     max_examples=60,
     deadline=None,
@@ -178,6 +179,7 @@ def test_both_lanes_store_and_answer_the_same(
     assert fast[1:] == slow[1:]
 
 
+@pytest.mark.sockets
 @settings(
     max_examples=60,
     deadline=None,
@@ -194,6 +196,7 @@ def test_batches_are_the_same_whether_or_not_their_messages_are_packed(
     assert fast[1:] == slow[1:]
 
 
+@pytest.mark.sockets
 @pytest.mark.parametrize("storage", ["memory", "file"])
 def test_a_batch_that_the_fast_lane_began_is_given_up(
     servers: tuple[ThreadedServer, ThreadedServer], clients: tuple[Client, Client], storage: str
@@ -213,6 +216,7 @@ def test_a_batch_that_the_fast_lane_began_is_given_up(
     client.call("STREAM.DELETE.G")
 
 
+@pytest.mark.sockets
 def test_only_one_of_the_two_takes_the_fast_lane(
     servers: tuple[ThreadedServer, ThreadedServer], clients: tuple[Client, Client]
 ) -> None:
@@ -225,6 +229,7 @@ def test_only_one_of_the_two_takes_the_fast_lane(
         assert (runtime.accounts["$G"].assets.hosts["T"].lane is not None) is is_fast
 
 
+@pytest.mark.sockets
 def test_what_the_fast_lane_took_falls_due(clients: tuple[Client, Client]) -> None:
     """Nobody is told of a message that comes while others are older: their time is noted."""
     fast, _ = clients
@@ -237,6 +242,7 @@ def test_what_the_fast_lane_took_falls_due(clients: tuple[Client, Client]) -> No
     fast.call("STREAM.DELETE.D")
 
 
+@pytest.mark.sockets
 @pytest.mark.parametrize("storage", ["memory", "file"])
 def test_ids_the_fast_lane_took_are_forgotten(
     servers: tuple[ThreadedServer, ThreadedServer], clients: tuple[Client, Client], storage: str

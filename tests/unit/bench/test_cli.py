@@ -12,6 +12,8 @@ from penstock.bench.scenarios import STANDARD
 from penstock.bench.server_process import RunningServer, ServerCommand
 from penstock.cli.commands.bench_command import run
 
+pytestmark = pytest.mark.sockets
+
 
 @pytest.mark.parametrize(
     "argv",

@@ -15,6 +15,8 @@ from penstock.bench.process_stats import cpu_seconds, rss_bytes
 from penstock.bench.scenarios import PubSub, RequestReply
 from penstock.bench.server_process import RunningServer, ServerCommand, running
 
+pytestmark = pytest.mark.sockets
+
 MESSAGES = 3000
 PID_NEVER_USED = 2**22 + 1  # above the kernel's largest
 

@@ -1,9 +1,13 @@
 """Probes against the reference server, small."""
 
+import pytest
+
 from penstock.bench.probes.figures import Figure
 from penstock.bench.probes.idle import probe_idle
 from penstock.bench.probes.subscriptions import pattern, probe_subscriptions, subject_for
 from penstock.bench.server_process import RunningServer
+
+pytestmark = pytest.mark.sockets
 
 
 def value(figures: list[Figure], name: str) -> float | bool | None:

@@ -124,6 +124,7 @@ def test_what_was_never_opened_closes_and_refuses() -> None:
     fold.close()
 
 
+@pytest.mark.sockets
 def test_a_reader_of_changes_in_another_thread_ends_when_the_fold_is_closed() -> None:
     fold = BlockingFold.open("nats://127.0.0.1:1/bucket", backend="memory").__enter__()
     changes = fold.changes()

@@ -9,6 +9,8 @@ import pytest
 
 from penstock.cli.cli_errors import LIBRARY_MISSING, SPARK_MISSING, told
 
+pytestmark = pytest.mark.sockets
+
 BLOCKED = """
 import sys
 sys.modules["pyspark"] = None

@@ -52,10 +52,12 @@ def loaded_by(*arguments: str) -> set[str]:
     return set(done.stderr.split())
 
 
+@pytest.mark.sockets
 def test_help_loads_nothing_heavy() -> None:
     assert not HEAVY & loaded_by("--help")
 
 
+@pytest.mark.sockets
 @pytest.mark.parametrize("word", ["stream", "kv"])
 def test_help_of_a_noun_does_not_load_the_client_library(word: str) -> None:
     assert not {"nats", "rich", "cryptography"} & loaded_by(word, "--help")
@@ -113,6 +115,7 @@ def test_a_mistyped_word_is_named_with_the_nearest_one(
     assert "hush" not in ran.err
 
 
+@pytest.mark.sockets
 @pytest.mark.parametrize(
     "words",
     [
@@ -137,6 +140,7 @@ def test_every_error_begins_with_the_name_of_the_program(
     assert command_line(*words).err.startswith("penstock: ")
 
 
+@pytest.mark.sockets
 def test_a_server_that_is_not_there_is_one_line(command_line: Cli) -> None:
     error = command_line.refused("pub", "a", "b", "-s", "nats://amy:hush@127.0.0.1:1")
     assert error.startswith("penstock: pub: cannot connect to nats://(hidden)@127.0.0.1:1: ")

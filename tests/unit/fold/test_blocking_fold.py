@@ -13,6 +13,8 @@ from support.following import fold_threads
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.sockets
+
 NOWHERE = "nats://127.0.0.1:1/b"
 COUNT = 100
 

@@ -25,6 +25,7 @@ for kind in (AppendLogSnapshot, SqliteSnapshot):
 """
 
 
+@pytest.mark.sockets
 def test_log_and_sqlite_need_nothing_else(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT, str(tmp_path)], capture_output=True, text=True

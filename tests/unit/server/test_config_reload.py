@@ -16,6 +16,8 @@ from support.following import until
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.sockets
+
 PASSWORD = "b"
 
 

@@ -42,6 +42,7 @@ def test_a_java_too_old_is_passed_over(tmp_path: Path) -> None:
     assert found == other
 
 
+@pytest.mark.sockets
 def test_a_runtime_without_the_module_is_wrapped(tmp_path: Path) -> None:
     home = runtime(tmp_path / "it's one", "25.0.2", "java.base java.sql")
     found = java.java_home({"JAVA_HOME": str(home)})

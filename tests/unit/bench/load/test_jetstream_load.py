@@ -24,6 +24,8 @@ from penstock.bench.server_process import (
     running,
 )
 
+pytestmark = pytest.mark.sockets
+
 COUNT = 1200
 
 SHAPES: list[JetStreamScenario] = [

@@ -13,6 +13,8 @@ from penstock.bench.load import load_generator
 from penstock.bench.load.raw_client import ServerEndpoint, deadline_after, open_client
 from penstock.bench.measurement import check_exact
 
+pytestmark = pytest.mark.sockets
+
 
 class Script(Protocol):
     endpoint: ServerEndpoint

@@ -121,6 +121,7 @@ def test_an_object_store_keeps_the_newest(command_line: Cli, store: str) -> None
     assert command_line.done("fold", "import", place, "back", "--json").json["entries"] == 3
 
 
+@pytest.mark.sockets
 @pytest.mark.usefixtures("sqlite")
 def test_settings_of_an_object_store_are_taken_from_the_command_line(command_line: Cli) -> None:
     with s3_server() as s3:

@@ -18,6 +18,8 @@ from support.folds import put
 from support.following import QUICK, ready, until
 from support.scripts import Gate, Script, ScriptedBucket
 
+pytestmark = pytest.mark.sockets
+
 
 def options(**more: Any) -> Namespace:
     given = {"bucket": "b", "http": ("127.0.0.1", 0), "max_lag": None, "max_age": None}

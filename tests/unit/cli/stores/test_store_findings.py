@@ -183,6 +183,7 @@ def elsewhere(stream: Path, how: str) -> subprocess.Popen[str]:
     return holder
 
 
+@pytest.mark.sockets
 def test_readers_share_what_they_hold(stream: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Two `verify` at once, of one stream or of neighbours, once took each other for a server."""
     with elsewhere(stream, "shared") as other:
@@ -198,6 +199,7 @@ def test_neighbours_are_no_servers(stream: Path, capsys: pytest.CaptureFixture[s
         assert told(capsys, "verify", str(stream.with_name("U")))[0] == 0
 
 
+@pytest.mark.sockets
 def test_a_tool_that_changes_a_stream_has_it_alone(
     stream: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

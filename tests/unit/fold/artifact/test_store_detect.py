@@ -39,6 +39,7 @@ def test_a_store_is_known_by_its_contents(kind: type[SnapshotStore], tmp_path: P
         assert reader.cursor == at(1)
 
 
+@pytest.mark.sockets
 def test_another_process_reads_what_is_being_written(
     kind: type[SnapshotStore], tmp_path: Path
 ) -> None:

@@ -57,6 +57,7 @@ def program(text: str, *arguments: object) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.sockets
 def test_no_swap_of_several_processes_is_lost(tmp_path: Path) -> None:
     running = [program(COUNTER, tmp_path, ADDED) for _ in range(PROCESSES)]
     for process in running:
@@ -65,6 +66,7 @@ def test_no_swap_of_several_processes_is_lost(tmp_path: Path) -> None:
     assert (tmp_path / "count").read_bytes() == b"%d" % (PROCESSES * ADDED)
 
 
+@pytest.mark.sockets
 async def test_a_killed_process_holds_no_lock(tmp_path: Path) -> None:
     objects = LocalObjects(tmp_path, bounds=Bounds(request=0.05))
     with program(HOLDER, tmp_path) as holder:

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
 from penstock.fold.store.lmdb_map import MAP_BYTES, MAP_BYTES_MIN, MAP_SHARE, map_sizes
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ def test_under_a_limit_it_is_a_part_of_the_addresses_and_then_less() -> None:
     assert sizes == sorted(sizes, reverse=True)
 
 
+@pytest.mark.sockets
 def test_a_fold_opens_under_a_limit_and_an_option_that_cannot_be_is_named(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", LIMITED, str(tmp_path / "fold")],

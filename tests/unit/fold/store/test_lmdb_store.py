@@ -33,6 +33,7 @@ def spoil(path: Path, table: bytes, key: bytes, value: bytes) -> None:
         txn.put(key, value, db=env.open_db(table, txn=txn))
 
 
+@pytest.mark.sockets
 def test_another_process_reads_while_this_one_writes(path: Path) -> None:
     with LmdbSnapshot.open(path) as store:
         store.apply([put("a", b"1", 1), put("b" * 600, b"2", 2)], at(2))

@@ -43,6 +43,7 @@ def test_a_fold_can_be_asked_in_sql(path: Path) -> None:
         db.close()
 
 
+@pytest.mark.sockets
 def test_another_process_reads_while_this_one_writes(path: Path) -> None:
     with SqliteSnapshot.open(path) as store:
         store.apply([put("a", b"1", 1)], at(1))

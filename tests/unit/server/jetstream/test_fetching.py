@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from penstock.server.jetstream.stream_driver import StreamDriver
 
+pytestmark = pytest.mark.sockets
+
 SECONDS_MAX = 10
 COLD = Cold(1)
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from penstock.server.jetstream.account_runtime import AccountRuntime
 
+pytestmark = pytest.mark.sockets
+
 MISSING = StoreError("msgs", "sync_dir", 2, "No such file or directory")
 
 

@@ -24,6 +24,8 @@ GOLDEN = ROOT / "tests" / "golden"
 sys.path.insert(0, str(ROOT / "tools"))
 from golden_store import CONFIG, KEY, SERVERS, Api, told  # noqa: E402
 
+pytestmark = pytest.mark.sockets
+
 VERSIONS = sorted(path.name for path in GOLDEN.glob("store-*"))
 KEPT = [(version, kind) for version in VERSIONS for kind in SERVERS]
 STATE = ("messages", "bytes", "first_seq", "first_ts", "last_seq", "last_ts", "num_subjects",

@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 import nats
+import pytest
 
 from penstock.server.jetstream import recovery_tasks
 from penstock.server.server_app import Server
@@ -14,7 +15,8 @@ from penstock.server.server_app import Server
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
+
+pytestmark = pytest.mark.sockets
 
 STREAMS = 20
 AMY = "A { jetstream: enabled, users: [{user: amy, password: a}] }"

@@ -19,6 +19,8 @@ from support.patience import PATIENCE_SECONDS
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+pytestmark = pytest.mark.sockets
+
 SHORT_S = 0.05
 
 

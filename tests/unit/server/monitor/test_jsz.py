@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from nats.js import JetStreamContext
 
+pytestmark = pytest.mark.sockets
+
 EVERYTHING = JszOptions(accounts=True, streams=True, consumer=True)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.server.monitor import server_metrics, sliced_pages
@@ -12,7 +13,8 @@ from penstock.server.server_app import Server
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
+
+pytestmark = pytest.mark.sockets
 
 ACCOUNTS = 1000
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from support.tls import Certificates
 
+pytestmark = pytest.mark.sockets
+
 __all__ = ["certificates"]
 
 KIB = 1024

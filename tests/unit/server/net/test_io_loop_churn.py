@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from support.tls import Certificates
 
+pytestmark = pytest.mark.sockets
+
 __all__ = ["certificates"]
 
 MIB = 1 << 20

@@ -19,6 +19,8 @@ from support.peers import Embedded
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.sockets
+
 RALLY = 3000
 #: Far more than the fastest peer can say while a turn may last.
 WORDS_PER_TURN_MAX = 1000

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from penstock.server.net.client_link import ClientLink
     from support.tls import Certificates
 
+pytestmark = pytest.mark.sockets
+
 __all__ = ["certificates"]
 
 MIB = 1 << 20

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from penstock.server.server_state import ServerState
 
+pytestmark = pytest.mark.sockets
+
 INBOX = "_INBOX.test"
 
 

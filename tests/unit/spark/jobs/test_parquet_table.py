@@ -44,6 +44,7 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> ArchiveStorage:
     return storage_for(f"s3://{s3.new_bucket()}/place", s3.options())
 
 
+@pytest.mark.sockets
 def test_an_object_is_created_once_and_read_back(storage: ArchiveStorage) -> None:
     assert storage.create("a/b", b"1")
     assert not storage.create("a/b", b"2")
@@ -57,6 +58,7 @@ def test_an_object_is_created_once_and_read_back(storage: ArchiveStorage) -> Non
         storage.read("a/b")
 
 
+@pytest.mark.sockets
 def test_commits_follow_each_other_and_a_second_writer_loses(storage: ArchiveStorage) -> None:
     table = ManifestTable(storage)
     assert not table.exists()

@@ -110,6 +110,7 @@ def test_a_restorer_goes_on_after_bad_data() -> None:
     assert RESTORER.restore(BlockCompression.ZSTD, small(), len(TEXT)) == TEXT
 
 
+@pytest.mark.sockets
 def test_importing_the_modules_loads_neither_compressor_nor_ciphers() -> None:
     code = (
         "import sys, penstock.store.format.sealed_body;"

@@ -14,6 +14,8 @@ from support.upgrades import BAD, GOOD
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.sockets
+
 CONFIG = 'websocket { host: "127.0.0.1", port: -1, no_tls: true }\n'
 
 
