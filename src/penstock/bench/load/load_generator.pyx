@@ -173,17 +173,17 @@ cdef Outcome send_cycled(
                 offset = 0
             continue
         if not would_block():
-            hear(fd, state)  # a server sends -ERR before it closes; this records it in the state
+            read_input(fd, state)  # records the -ERR that a server sends before it closes
             return LOST
         outcome = await_ready(fd, POLLIN | POLLOUT, deadline_ns)
         if outcome == DONE:
-            outcome = hear(fd, state)
+            outcome = read_input(fd, state)
         if outcome != DONE:
             return outcome
     return DONE
 
 
-cdef Outcome hear(int fd, ScanState* state) noexcept nogil:
+cdef Outcome read_input(int fd, ScanState* state) noexcept nogil:
     """Scan the available bytes without waiting for more."""
     cdef char room[HEAR_BYTES_MAX]
     cdef ssize_t got = recv(fd, room, HEAR_BYTES_MAX, MSG_DONTWAIT)
@@ -204,7 +204,7 @@ cdef Outcome ping_pong(int fd, ScanState* state, long long deadline_ns) noexcept
     while outcome == DONE and state.pongs < wanted:
         outcome = await_ready(fd, POLLIN, deadline_ns)
         if outcome == DONE:
-            outcome = hear(fd, state)
+            outcome = read_input(fd, state)
     return outcome
 
 

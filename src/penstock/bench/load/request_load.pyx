@@ -50,7 +50,7 @@ cdef struct Talk:
     long long deadline_ns
 
 
-ctypedef Outcome (*Judge)(Talk*, const Message*, long long) noexcept nogil
+ctypedef Outcome (*ReplyCheck)(Talk*, const Message*, long long) noexcept nogil
 
 
 def publish_acked(
@@ -107,12 +107,12 @@ cdef Talk* prepare(
     return talk
 
 
-cdef object hold(Talk* talk, Judge judge, str role):
+cdef object hold(Talk* talk, ReplyCheck check, str role):
     cdef Outcome outcome
     cdef long long start_ns = now_ns()
     cdef long long end_ns
     with nogil:
-        outcome = drive(talk, judge)
+        outcome = drive(talk, check)
         end_ns = now_ns()
     done = f"{talk.finished} of {talk.total} answered"
     error = None if outcome == DONE else failure(outcome, &talk.intake, role, done)
@@ -122,7 +122,7 @@ cdef object hold(Talk* talk, Judge judge, str role):
     return start_ns, end_ns
 
 
-cdef Outcome drive(Talk* talk, Judge judge) noexcept nogil:
+cdef Outcome drive(Talk* talk, ReplyCheck check) noexcept nogil:
     cdef Outcome outcome = DONE
     cdef short events
     while outcome == DONE and talk.finished < talk.total:
@@ -135,7 +135,7 @@ cdef Outcome drive(Talk* talk, Judge judge) noexcept nogil:
         if outcome == DONE:
             outcome = take_in(&talk.intake)
         if outcome == DONE:
-            outcome = hear_answers(talk, judge)
+            outcome = read_replies(talk, check)
     return outcome
 
 
@@ -167,13 +167,13 @@ cdef void write_token(char* place, long long token) noexcept nogil:
         token //= 10
 
 
-cdef Outcome hear_answers(Talk* talk, Judge judge) noexcept nogil:
+cdef Outcome read_replies(Talk* talk, ReplyCheck check) noexcept nogil:
     cdef Message message
     cdef Outcome outcome
     cdef Found found = next_message(&talk.intake, &message)
     cdef long long heard_ns = now_ns()
     while found == MESSAGE:
-        outcome = hear(talk, judge, &message, heard_ns)
+        outcome = handle_message(talk, check, &message, heard_ns)
         if outcome != DONE:
             return outcome
         found = next_message(&talk.intake, &message)
@@ -187,8 +187,8 @@ cdef Outcome hear_answers(Talk* talk, Judge judge) noexcept nogil:
     return DONE
 
 
-cdef Outcome hear(
-    Talk* talk, Judge judge, const Message* message, long long heard_ns
+cdef Outcome handle_message(
+    Talk* talk, ReplyCheck check, const Message* message, long long heard_ns
 ) noexcept nogil:
     cdef Py_ssize_t at = message.subject.size - TOKEN_DIGITS
     cdef long long token = -1
@@ -201,7 +201,7 @@ cdef Outcome hear(
         return complain_of(&talk.intake, b"a second answer", &message.subject)
     if status_of(message) == NO_RESPONDERS:
         return complain(&talk.intake, b"no stream takes the subject (no responders)")
-    outcome = judge(talk, message, token)
+    outcome = check(talk, message, token)
     if outcome != DONE:
         return outcome
     talk.samples[token] += heard_ns

@@ -138,7 +138,7 @@ cdef Outcome turn(Run* run, int epfd) noexcept nogil:
         return DEADLINE
     for index in range(count):
         peer = &run.peers[events[index].data.u32]
-        outcome = hear(run, peer)
+        outcome = read_input(run, peer)
         if outcome != DONE:
             run.failed = peer
             return outcome
@@ -159,7 +159,7 @@ cdef Outcome next_request(Run* run, Peer* peer) noexcept nogil:
     return send_all(peer.intake.fd, peer.frame, peer.frame_bytes, run.deadline_ns)
 
 
-cdef Outcome hear(Run* run, Peer* peer) noexcept nogil:
+cdef Outcome read_input(Run* run, Peer* peer) noexcept nogil:
     cdef Outcome outcome = take_in(&peer.intake)
     if outcome == DONE and peer.frame == NULL:
         outcome = answer_all(run, peer)

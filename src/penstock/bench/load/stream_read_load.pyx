@@ -126,7 +126,7 @@ cdef Outcome turn(Reading* reading) noexcept nogil:
             return REFUSED
         if found != MESSAGE:
             return answer_pings(reading)
-        outcome = hear(reading, &message)
+        outcome = handle_message(reading, &message)
     return outcome
 
 
@@ -138,21 +138,21 @@ cdef Outcome answer_pings(Reading* reading) noexcept nogil:
     return outcome
 
 
-cdef Outcome hear(Reading* reading, const Message* message) noexcept nogil:
+cdef Outcome handle_message(Reading* reading, const Message* message) noexcept nogil:
     cdef int status = status_of(message)
     if status == IDLE:
         return answer_idle(reading, message)
     if status != 0:
         return complain_of(&reading.intake, b"no message", &message.header)
     if message.reply.size > 0:
-        return hear_stored(reading, message)
+        return handle_stored(reading, message)
     # Only the reply to the opening request comes without a reply subject.
     if memmem(message.payload.data, message.payload.size, b'"error":', 8) != NULL:
         return complain_of(&reading.intake, b"refused", &message.payload)
     return DONE
 
 
-cdef Outcome hear_stored(Reading* reading, const Message* message) noexcept nogil:
+cdef Outcome handle_stored(Reading* reading, const Message* message) noexcept nogil:
     cdef Position position
     cdef long long expected = reading.seen + 1
     cdef Outcome outcome = DONE
