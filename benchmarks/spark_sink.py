@@ -144,7 +144,7 @@ def publish_alone(url: str, table: pa.RecordBatch, *, with_ids: bool) -> None:
         for start in range(0, table.num_rows, ARROW_ROWS):
             columns = layout.rows(table.slice(start, ARROW_ROWS))
             way.publish(columns.subjects, columns.payloads, ids=columns.ids)
-        way.settle()
+        way.drain()
         assert way.take_refused() == []
 
 

@@ -70,7 +70,7 @@ class BlockingPublisher:
         lines: Values | None = None,
         common: bytes = b"",
     ) -> int:
-        """Send every row; return the number of the first. `settle` waits for the replies.
+        """Send every row; return the number of the first. `drain` waits for the replies.
 
         `common` is a block of header lines added to every row.
         """
@@ -95,9 +95,9 @@ class BlockingPublisher:
             row += frames.count
         return number
 
-    def settle(self) -> None:
+    def drain(self) -> None:
         """Wait until every row has a reply."""
-        self._thread.call(self._publisher.settle())
+        self._thread.call(self._publisher.drain())
 
     def take_refused(self) -> list[PublishRefusal]:
         """Return the refusals since the last call."""

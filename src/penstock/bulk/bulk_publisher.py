@@ -5,7 +5,7 @@ the connection is lost, or after `ack_seconds` of silence, are sent again unchan
 over the next connection; a message id in the header makes the stream store them once. Transient
 refusals are retried; other refusals are kept for the caller (`take_refused`).
 
-Invariant: `settle` returns only when every number has a reply; otherwise it raises.
+Invariant: `drain` returns only when every number has a reply; otherwise it raises.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class PublishLink(BulkConnection):
 
     def _hear_message(self, heard: ServerItem) -> None:
         if heard.sid == self._answers_sid:
-            self._owner.judge(heard)
+            self._owner.handle_reply(heard)
         else:
             super()._hear_message(heard)
 
@@ -137,8 +137,8 @@ class Publisher:
         self._patience_seconds = patience_seconds
         self._inbox = f"{dialling.inbox_prefix}.{secrets.token_hex(11)}"
         self._link: PublishLink | None = None
-        self._flying: deque[Frames] = deque()
-        self._flying_bytes = 0
+        self._in_flight: deque[Frames] = deque()
+        self._in_flight_bytes = 0
         self._tries: dict[int, int] = {}
         self._due: set[int] = set()
         self._due_at = 0.0
@@ -190,11 +190,11 @@ class Publisher:
         await self._until(lambda: self._has_room(frames))
         first = self._window.open(frames.count)
         assert first == frames.first, "frames are sent in the order they were numbered in"
-        self._flying.append(frames)
-        self._flying_bytes += len(frames.data)
+        self._in_flight.append(frames)
+        self._in_flight_bytes += len(frames.data)
         self._write(frames.data)
 
-    async def settle(self) -> None:
+    async def drain(self) -> None:
         """Wait until every publish has a reply."""
         await self._until(lambda: self._window.oldest == self._window.next)
 
@@ -228,7 +228,7 @@ class Publisher:
     def deny(self, text: str) -> None:
         self._denied = text
 
-    def judge(self, heard: ServerItem) -> None:
+    def handle_reply(self, heard: ServerItem) -> None:
         """Handle a reply that is not a plain ack: schedule a retry or record a refusal."""
         number = int(heard.subject.rpartition(".")[2])
         if not self._window.is_waiting(number):
@@ -237,7 +237,7 @@ class Publisher:
         passes = refusal.code == NO_RESPONDERS or refusal.err_code in PUBLISH_RETRIABLE
         tries = self._tries.pop(number, 0) + 1
         if not passes or tries >= TRIES_MAX:
-            self._window.settle(number)
+            self._window.record_answer(number)
             self._refused.append(refusal)
             return
         self._tries[number] = tries
@@ -275,15 +275,15 @@ class Publisher:
                 await self._link.close()
 
     def _has_room(self, frames: Frames) -> bool:
-        if self._flying_bytes and self._flying_bytes + len(frames.data) > WINDOW_BYTES_MAX:
+        if self._in_flight_bytes and self._in_flight_bytes + len(frames.data) > WINDOW_BYTES_MAX:
             return False
         is_stuffed = self._link is not None and self._link.is_stuffed
         return self._window.room >= frames.count and not is_stuffed
 
     def _forget_answered(self) -> None:
-        while self._flying and self._flying[0].stop <= self._window.oldest:
-            self._flying_bytes -= len(self._flying.popleft().data)
-        if not self._flying:
+        while self._in_flight and self._in_flight[0].stop <= self._window.oldest:
+            self._in_flight_bytes -= len(self._in_flight.popleft().data)
+        if not self._in_flight:
             self._tries.clear()
 
     # -- sending again
@@ -297,7 +297,7 @@ class Publisher:
 
     def _send_due(self) -> None:
         """Send the publishes again that were refused for a transient reason, in order."""
-        for frames in self._flying:
+        for frames in self._in_flight:
             numbers = [one for one in sorted(self._due) if frames.first <= one < frames.stop]
             self._write(b"".join(map(frames.frame, numbers)))
         self._due.clear()
@@ -308,15 +308,15 @@ class Publisher:
         again."""
         if self._link is not None and self._link.is_open:
             return self._link
-        self._link = await self._dial(self._progress_at if self._flying else _now())
+        self._link = await self._dial(self._progress_at if self._in_flight else _now())
         self._quiet_since = _now()
         self._due.clear()
         self._due_at = 0.0
         self._link.listen(self._inbox, self._window)
         self._note_repeats()  # replies that arrived before anything is sent again
-        if self._flying:
+        if self._in_flight:
             self._resent_stop = self._window.next
-        for frames in self._flying:
+        for frames in self._in_flight:
             self._write(frames.unanswered(self._window))
         return self._link
 

@@ -59,7 +59,7 @@ cdef class Window:
     def is_waiting(self, int64_t number):
         return self.awaits(number)
 
-    def settle(self, int64_t number):
+    def record_answer(self, int64_t number):
         """Record this number as answered; return False if it was not waiting."""
         return self.answer(number)
 
@@ -114,10 +114,10 @@ cdef class PublishAcks(WireReader):
 
     cdef Step sort_out(self) noexcept nogil:
         if self.answers_sid != 0 and self.delivery.sid == self.answers_sid:
-            return WANTING if self.settled() else STEP_MESSAGE
+            return WANTING if self.record_plain_ack() else STEP_MESSAGE
         return WireReader.sort_out(self)
 
-    cdef bint settled(self) noexcept nogil:
+    cdef bint record_plain_ack(self) noexcept nogil:
         """Record the reply if it is a plain ack; return True if it is."""
         cdef const char* text = self.delivery.payload.data
         cdef size_t size = self.delivery.payload.size

@@ -358,19 +358,19 @@ cdef class WireReader:
         if verb == b"PONG":
             return mark(PONG)
         if verb == b"INFO":
-            return told(INFO, said[len(b"INFO "):])
+            return server_item(INFO, said[len(b"INFO "):])
         if verb == b"-ERR":
-            return told(ERROR, said[len(b"-ERR "):].strip(b"'"))
+            return server_item(ERROR, said[len(b"-ERR "):].strip(b"'"))
         if verb == b"+OK":
             return mark(OK)
         raise WireError("the server sent a line that is no message")
 
 
 cdef object mark(int kind):
-    return told(kind, b"")
+    return server_item(kind, b"")
 
 
-cdef object told(int kind, bytes payload):
+cdef object server_item(int kind, bytes payload):
     cdef ServerItem heard = ServerItem.__new__(ServerItem)
     heard.kind = kind
     heard.subject = heard.reply = ""
@@ -380,7 +380,7 @@ cdef object told(int kind, bytes payload):
 
 
 cdef object heard_message(const Delivery* delivery, int kind):
-    cdef ServerItem heard = told(kind, delivery.payload.data[: delivery.payload.size])
+    cdef ServerItem heard = server_item(kind, delivery.payload.data[: delivery.payload.size])
     heard.sid = delivery.sid
     heard.subject = delivery.subject.data[: delivery.subject.size].decode("utf-8", "replace")
     heard.reply = delivery.reply.data[: delivery.reply.size].decode("utf-8", "replace")

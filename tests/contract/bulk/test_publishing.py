@@ -65,7 +65,7 @@ async def test_rows_are_stored_in_their_order(
             subjects = Values.one(f"{stream.name}.a".encode(), 100)
             for start in (0, 100, 200):
                 assert publisher.publish(subjects, column(rows[start : start + 100])) == start
-            publisher.settle()
+            publisher.drain()
             assert publisher.take_refused() == []
 
     await in_thread(work)
@@ -83,7 +83,7 @@ async def test_known_message_id_is_stored_once_and_counted(
                     column(["a", "b", "c"]),
                     ids=column(["1", "2", "3"]),
                 )
-            publisher.settle()
+            publisher.drain()
             assert publisher.duplicates == 3
             found = publisher.take_repeats()
             assert [(one.number, one.seq) for one in found] == [(3, 1), (4, 2), (5, 3)]
@@ -101,7 +101,7 @@ async def test_a_refusal_names_its_row_and_the_others_are_stored(
     def work() -> None:
         with BlockingPublisher(Publisher(dialling(server.url), stream="SMALL")) as publisher:
             publisher.publish(Values.one(b"small.a", 3), column(["one", "x" * 11, "three"]))
-            publisher.settle()
+            publisher.drain()
             (refusal,) = publisher.take_refused()
             assert (refusal.number, refusal.err_code) == (1, MESSAGE_TOO_LARGE)
 
@@ -118,7 +118,7 @@ async def test_subject_without_a_stream_is_refused_after_retries(
     def work() -> None:
         with BlockingPublisher(Publisher(dialling(server.url))) as publisher:
             publisher.publish(Values.one(b"nobody.here", 1), column(["x"]))
-            publisher.settle()
+            publisher.drain()
             assert [one.code for one in publisher.take_refused()] == [NO_RESPONDERS]
 
     await in_thread(work)
@@ -130,7 +130,7 @@ async def test_a_subject_of_another_stream_is_a_refusal(
     def work() -> None:
         with BlockingPublisher(Publisher(dialling(server.url), stream="MEANT")) as publisher:
             publisher.publish(Values.one(f"{stream.name}.a".encode(), 1), column(["x"]))
-            publisher.settle()
+            publisher.drain()
             (refusal,) = publisher.take_refused()
             assert stream.name in refusal.description
 
@@ -166,7 +166,7 @@ async def test_unconfirmed_rows_of_a_lost_connection_are_stored_once(
             with BlockingPublisher(way) as publisher:
                 subjects = Values.one(f"{stream.name}.a".encode(), len(rows))
                 publisher.publish(subjects, column(rows), ids=column(rows))
-                publisher.settle()
+                publisher.drain()
                 assert publisher.take_refused() == []
 
         await in_thread(work)
@@ -186,7 +186,7 @@ async def test_silent_connection_is_replaced_and_all_is_sent_again(
         rows = column(["a", "b"])
         subjects = Values.one(f"{stream.name}.a".encode(), 2)
         await publisher.send(encode(subjects, rows, ids=rows, inbox=publisher.inbox))
-        await publisher.settle()
+        await publisher.drain()
         assert (publisher.duplicates, proxy.connections) == (2, 2)
         assert await publisher.take_repeats() == [], "they repeat what this publisher sent itself"
         await publisher.close()
@@ -205,7 +205,7 @@ async def test_silence_on_every_connection_is_an_error(
         subjects = Values.one(f"{stream.name}.a".encode(), 1)
         await publisher.send(encode(subjects, column(["a"]), inbox=publisher.inbox))
         with pytest.raises(ReplyTimeout):
-            await publisher.settle()
+            await publisher.drain()
         await publisher.close()
 
 
@@ -226,7 +226,7 @@ async def test_restarted_server_receives_the_remaining_rows(start: Starter) -> N
             publisher.publish(
                 Values.one(b"ev.a", half), column(rows[half:]), ids=column(rows[half:])
             )
-            publisher.settle()
+            publisher.drain()
             assert publisher.take_refused() == []
 
     await in_thread(work)
@@ -255,7 +255,7 @@ async def test_missing_permission_is_reported_without_retry(start: Starter) -> N
         with BlockingPublisher(Publisher(dialling(url))) as publisher:
             publisher.publish(Values.one(b"forbidden", 1), column(["x"]))
             with pytest.raises(NotPermitted, match="forbidden"):
-                publisher.settle()
+                publisher.drain()
 
     await in_thread(work)
 

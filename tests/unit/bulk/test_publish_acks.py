@@ -53,7 +53,7 @@ def test_the_oldest_is_the_first_that_waits(settled: list[int]) -> None:
     window.open(10)
     waiting = set(range(10))
     for number in settled:
-        assert window.settle(number) is (number in waiting)
+        assert window.record_answer(number) is (number in waiting)
         waiting.discard(number)
         assert window.oldest == min(waiting, default=10)
 
@@ -65,7 +65,7 @@ def test_slots_are_used_again_when_their_answers_came() -> None:
         with pytest.raises(ValueError, match="room"):
             window.open(1)
         for number in range(4 * turn, 4 * turn + 4):
-            window.settle(number)
+            window.record_answer(number)
 
 
 def test_a_duplicate_is_an_answer_and_is_counted() -> None:

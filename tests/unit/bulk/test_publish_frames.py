@@ -121,8 +121,8 @@ def test_only_what_is_unanswered_is_said_again() -> None:
     window = Window(8)
     frames = encode(Values.one(b"a", 4), column([b"0", b"1", b"2", b"3"]))
     window.open(4)
-    window.settle(0)
-    window.settle(2)
+    window.record_answer(0)
+    window.record_answer(2)
     assert frames.unanswered(window) == frames.frame(1) + frames.frame(3)
 
 

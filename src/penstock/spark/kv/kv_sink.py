@@ -201,7 +201,7 @@ class Writing:
         except RowError as error:
             key = wave.keys[error.row].as_py()
             raise SinkError(f"key {key!r} cannot be written: {error}") from None
-        publisher.settle()
+        publisher.drain()
         self._wave = (first, wave)
         refused = publisher.take_refused()
         missed = [one for one in refused if self._is_conflict(wave, one.number - first, one)]

@@ -88,7 +88,7 @@ class StreamLetters:
 
     def finish(self) -> None:
         if self._publisher is not None:
-            self._publisher.settle()
+            self._publisher.drain()
             self._check(self._publisher)
 
     def close(self) -> None:

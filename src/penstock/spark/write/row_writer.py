@@ -91,7 +91,7 @@ class RowWriter:
 
     def finish(self) -> Written:
         """Wait for every reply."""
-        self._outlet.publisher.settle()
+        self._outlet.publisher.drain()
         self._look()
         self._duplicates.finish()
         if self._letters is not None:
