@@ -1,8 +1,9 @@
 """Errors of the command line: one line each, which begins with `penstock:` and names the command.
 
-A command succeeds or raises a `Failure`; `told` translates errors of the client library into the
-same form. Exit codes are 1 for a failure, 2 for a wrong command line, 130 when interrupted. No text
-shows a secret: callers remove passwords from addresses before they build a message.
+A command succeeds or raises a `Failure`; `describe_error` translates errors of the client library
+into the same form. Exit codes are 1 for a failure, 2 for a wrong command line, 130 when
+interrupted. No text shows a secret: callers remove passwords from addresses before they build a
+message.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def unknown(kind: str, word: str, known: Iterable[str]) -> str:
     return text
 
 
-def told(error: BaseException) -> str | None:
+def describe_error(error: BaseException) -> str | None:
     """Return the line for an error of a library or the system; None if it is a bug of ours."""
     if isinstance(error, Failure):
         return str(error)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from penstock.base.units import SECOND_NS
 from penstock.cli.api_calls import Api
-from penstock.cli.cli_errors import Failure, told
+from penstock.cli.cli_errors import Failure, describe_error
 from penstock.cli.command_spec import ANSWER_SECONDS
 from penstock.cli.output import Screen, show_duration
 from penstock.cli.server_target import (
@@ -72,7 +72,7 @@ async def _connected(
     try:
         yield CommandSession(client, api, screen, watch, target)
     except ConnectionClosedError:
-        reason = told(client.last_error or watch.last or ConnectionClosedError())
+        reason = describe_error(client.last_error or watch.last or ConnectionClosedError())
         raise Failure(f"the server closed the connection: {reason}") from None
     finally:
         await close_client(client, watch)

@@ -25,8 +25,8 @@ from penstock.cli.cli_errors import (
     EXIT_USAGE,
     Failure,
     Misuse,
+    describe_error,
     error_line,
-    told,
     unknown,
 )
 from penstock.cli.output import Screen
@@ -222,7 +222,7 @@ def carry_out(command: Command, name: str, argv: list[str]) -> int:
     except BrokenPipeError:
         raise
     except Exception as error:
-        text = told(error)
+        text = describe_error(error)
         if text is None:
             raise
         print(error_line(name, text), file=sys.stderr)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import urlsplit, urlunsplit
 
-from penstock.cli.cli_errors import LIBRARY_MISSING, Failure, Misuse, told
+from penstock.cli.cli_errors import LIBRARY_MISSING, Failure, Misuse, describe_error
 
 if TYPE_CHECKING:
     import ssl
@@ -168,7 +168,7 @@ class ConnectionWatch:
     def raise_if_heard(self) -> None:
         """Raise the last error; a server reports a refused publish later, without a reply."""
         if self.last is not None:
-            raise Failure(told(self.last) or repr(self.last))
+            raise Failure(describe_error(self.last) or repr(self.last))
 
 
 async def open_client(target: ServerTarget, watch: ConnectionWatch, *, lasting: bool) -> Client:
@@ -191,7 +191,7 @@ async def open_client(target: ServerTarget, watch: ConnectionWatch, *, lasting: 
             **options,
         )
     except Exception as error:
-        reason = told(watch.last or error)
+        reason = describe_error(watch.last or error)
         if reason is None:
             raise
         where = without_secrets(",".join(target.urls))
@@ -233,7 +233,7 @@ def _guarded_client(target: ServerTarget) -> Client:
     return Guarded()
 
 
-async def settle(client: Client) -> None:
+async def flush_twice(client: Client) -> None:
     """Wait until the server has processed everything sent, and we have read its responses.
 
     The library's flush overtakes data that it still buffers; the second flush comes after all of
@@ -250,7 +250,7 @@ async def close_client(client: Client, watch: ConnectionWatch) -> None:
     watch.closing = True
     try:
         if client.is_connected:
-            await settle(client)
+            await flush_twice(client)
     except (TimeoutError, Error, OSError):
         pass  # the command has already reported its result
     await client.close()

@@ -254,16 +254,16 @@ def _is_end(message: Msg) -> bool:
     status = _status(message)
     if not status:
         return False
-    told = (message.headers or {}).get("Description", "") or status
-    if status not in _ENDED and told != _BATCH_DONE:
-        raise Failure(_reason(status, told))
+    description = (message.headers or {}).get("Description", "") or status
+    if status not in _ENDED and description != _BATCH_DONE:
+        raise Failure(_reason(status, description))
     return True
 
 
-def _reason(status: str, told: str) -> str:
+def _reason(status: str, description: str) -> str:
     if status == "503":
         return "there is no such consumer, or it does not take pull requests"
-    return f"{told} (code {status})"
+    return f"{description} (code {status})"
 
 
 async def _sub(session: CommandSession, options: Namespace) -> None:
@@ -346,9 +346,9 @@ async def _take(session: CommandSession, options: Namespace, number: int, messag
             f"[#{number}] {message.subject}, sequence {delivery.stream_seq:,}{again}, "
             f"{delivery.pending:,} pending"
         )
-        told = {"deliveries": delivery.delivered, "pending": delivery.pending}
+        counts = {"deliveries": delivery.delivered, "pending": delivery.pending}
         text = message_text(title, message.headers, message.data)
-        session.screen.item({**stored_document(kept), **told}, text)
+        session.screen.item({**stored_document(kept), **counts}, text)
     answer = ACKS[options.ack]
     if answer:
         await session.client.publish(message.reply, answer)

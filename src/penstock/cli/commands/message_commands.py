@@ -20,7 +20,7 @@ from penstock.cli.argument_values import duration, header, positive, whole
 from penstock.cli.cli_errors import Failure, Misuse
 from penstock.cli.command_spec import Argument, Command, argument
 from penstock.cli.message_format import message_document, message_text
-from penstock.cli.server_target import settle
+from penstock.cli.server_target import flush_twice
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -94,7 +94,7 @@ class StoredAck:
         self.first_seq = self.first_seq or ack["seq"]
         self.duplicates += bool(ack.get("duplicate"))
 
-    def told(self) -> str:
+    def summary(self) -> str:
         span = f"{self.first_seq:,}"
         span += f" to {self.last_seq:,}" if self.last_seq > self.first_seq else ""
         again = f", {self.duplicates:,} of them duplicates" if self.duplicates else ""
@@ -115,19 +115,19 @@ async def _publish(session: CommandSession, options: Namespace) -> None:
                 )
             done(1)
             await _paused(session, options, number)
-    await settle(session.client)
+    await flush_twice(session.client)
     session.watch.raise_if_heard()
     document = {"subject": options.subject, "published": options.count, "bytes": len(body)}
     if not options.ack:
         text = f"Published {options.count:,} × {len(body):,} bytes to {options.subject}"
         session.screen.answer(document, text)
         return
-    session.screen.answer({**document, **asdict(stored)}, stored.told())
+    session.screen.answer({**document, **asdict(stored)}, stored.summary())
 
 
 async def _paused(session: CommandSession, options: Namespace, number: int) -> None:
     if number % FLUSH_EVERY == 0:
-        await settle(session.client)  # bounds the unconfirmed messages and detects refusals
+        await flush_twice(session.client)  # bounds the unconfirmed messages and detects refusals
         session.watch.raise_if_heard()
     if options.sleep and number < options.count:
         await asyncio.sleep(options.sleep / SECOND_NS)
@@ -139,7 +139,7 @@ async def subscribed(
 ) -> AsyncIterator[Subscription]:
     """Subscribe and wait until the server has accepted the subscription."""
     subscription = await session.client.subscribe(subject, queue)
-    await settle(session.client)
+    await flush_twice(session.client)
     session.watch.raise_if_heard()
     try:
         yield subscription

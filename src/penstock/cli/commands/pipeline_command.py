@@ -155,7 +155,7 @@ def _archive(screen: Screen, options: Namespace) -> None:
         _session(options) as spark,
         screen.steps(f"Archiving {options.stream}") as progress,
     ):
-        told = archive(
+        result = archive(
             spark,
             _origin(spark, options, options.stream),
             options.dest,
@@ -171,16 +171,16 @@ def _archive(screen: Screen, options: Namespace) -> None:
         )
     _show(
         screen,
-        f"Archive of {told.stream}",
-        told,
-        added=show_count(told.rows_added),
-        messages=show_count(told.rows),
-        files=show_count(told.files),
-        size=show_bytes(told.bytes),
-        cursor=show_count(told.cursor),
-        removed=f"{show_count(told.removed)} before they were read" if told.removed else "",
-        form=told.form,
-        place=told.dest,
+        f"Archive of {result.stream}",
+        result,
+        added=show_count(result.rows_added),
+        messages=show_count(result.rows),
+        files=show_count(result.files),
+        size=show_bytes(result.bytes),
+        cursor=show_count(result.cursor),
+        removed=f"{show_count(result.removed)} before they were read" if result.removed else "",
+        form=result.form,
+        place=result.dest,
     )
 
 
@@ -197,7 +197,7 @@ def _replay(screen: Screen, options: Namespace) -> None:
         _session(options) as spark,
         screen.steps(f"Replaying to {options.stream}") as progress,
     ):
-        told = replay(
+        result = replay(
             spark,
             options.archive,
             options.stream,
@@ -214,14 +214,14 @@ def _replay(screen: Screen, options: Namespace) -> None:
         )
     _show(
         screen,
-        f"Replay of {told.stream}",
-        told,
-        messages=show_count(told.rows),
-        stored=show_count(told.stored),
-        repeated=show_count(told.repeated),
-        refused=show_count(told.refused),
-        target=told.target,
-        delivery=told.delivery,
+        f"Replay of {result.stream}",
+        result,
+        messages=show_count(result.rows),
+        stored=show_count(result.stored),
+        repeated=show_count(result.repeated),
+        refused=show_count(result.refused),
+        target=result.target,
+        delivery=result.delivery,
     )
 
 
@@ -230,7 +230,7 @@ def _fold(screen: Screen, options: Namespace) -> None:
     from penstock.spark.jobs import fold
 
     with _session(options) as spark, _tasks(spark, screen, f"Folding {options.bucket}"):
-        told = fold(
+        result = fold(
             spark,
             _origin(spark, options, stream_of(options.bucket)),
             options.bucket,
@@ -246,12 +246,12 @@ def _fold(screen: Screen, options: Namespace) -> None:
     rows = [
         (one.shard, show_count(one.cursor), show_count(one.entries), show_count(one.changed),
          show_bytes(one.bytes), "yes" if one.published else "no news")
-        for one in told.shards
+        for one in result.shards
     ]  # fmt: skip
     headings = ("shard", ">cursor", ">entries", ">changed", ">size", "published")
-    remark = "rebuilt from what the bucket holds now\n" if told.rebuilt else ""
-    title = f"{remark}Fold of {told.bucket} at {told.dest}"
-    screen.answer(asdict(told), TableListing(title, headings, rows))
+    remark = "rebuilt from what the bucket holds now\n" if result.rebuilt else ""
+    title = f"{remark}Fold of {result.bucket} at {result.dest}"
+    screen.answer(asdict(result), TableListing(title, headings, rows))
 
 
 def _verify(screen: Screen, options: Namespace) -> None:
@@ -264,7 +264,7 @@ def _verify(screen: Screen, options: Namespace) -> None:
     if not options.archive and not options.folds:
         raise Misuse("say what to compare: --archive, --folds, or both")
     with _session(options) as spark, _tasks(spark, screen, "Verifying"):
-        told = verify(
+        result = verify(
             spark,
             origin=_origin(spark, options, stream) if stream else None,
             archive=options.archive,
@@ -278,13 +278,13 @@ def _verify(screen: Screen, options: Namespace) -> None:
     rows = [
         ("well" if one.is_well else "DIFFERS", one.what, show_count(one.expected),
          show_count(one.found), one.detail)
-        for one in told.checks
+        for one in result.checks
     ]  # fmt: skip
     headings = ("", "what", ">expected", ">found", "detail")
     screen.answer(
-        {"is_well": told.is_well, **asdict(told)}, TableListing("Verification", headings, rows)
+        {"is_well": result.is_well, **asdict(result)}, TableListing("Verification", headings, rows)
     )
-    if not told.is_well:
+    if not result.is_well:
         raise Failure("they differ")
 
 
@@ -344,10 +344,10 @@ def _rows(spark: SparkSession, options: Namespace) -> DataFrame:
     return origin.rows(max(1, extent.first_seq), extent.last_seq)
 
 
-def _show(screen: Screen, title: str, told: Any, **facts: str) -> None:
+def _show(screen: Screen, title: str, result: Any, **facts: str) -> None:
     from dataclasses import asdict
 
-    screen.answer(asdict(told), Facts(title, tuple(facts.items())))
+    screen.answer(asdict(result), Facts(title, tuple(facts.items())))
 
 
 NOUN: Final = Noun(

@@ -64,7 +64,7 @@ async def _backup(session: CommandSession, options: Namespace) -> None:
     partial.replace(directory / ARCHIVE)
     _write_description(directory / DESCRIPTION, answer)
     state = answer["state"]
-    told = {
+    result = {
         "stream": name,
         "directory": str(directory),
         "messages": state["messages"],
@@ -75,7 +75,7 @@ async def _backup(session: CommandSession, options: Namespace) -> None:
         f"{state['messages']:,} messages ({show_bytes(state['bytes'])}) of {name} are kept in "
         f"{directory}, {show_bytes(size)}"
     )
-    session.screen.answer(told, text)
+    session.screen.answer(result, text)
 
 
 def _empty_directory(path: Path) -> Path:
