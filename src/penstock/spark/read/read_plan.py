@@ -1,8 +1,8 @@
 """Planning of batches: pure decisions over offsets and the current state of the streams.
 
-`settled` returns where a query continues, or raises on data loss; `advanced` returns the end of the
-next batch under its limits; `ranges_between` and `split` divide it into tasks. Invariant: ranges
-are half-open and cover everything between two offsets without gap or overlap.
+`checked_start` returns where a query continues, or raises on data loss; `advanced` returns the end
+of the next batch under its limits; `ranges_between` and `split` divide it into tasks.
+Invariant: ranges are half-open and cover everything between two offsets without gap or overlap.
 
 Gaps inside a stream are normal (deletes, newer values, interest), so only two cases count as loss:
 a stream that begins after the position of the query, unless the stream drops messages in normal
@@ -100,7 +100,7 @@ class ReadLimits:
     bytes_max: int = 0
 
 
-def settled(start: Offset, views: Mapping[str, StreamView], *, fail_on_loss: bool) -> Offset:
+def checked_start(start: Offset, views: Mapping[str, StreamView], *, fail_on_loss: bool) -> Offset:
     """Return where the query continues in the streams as they are now; raises `DataLoss` on loss.
 
     A stream that the offset does not contain is new to the query and read from its beginning.
@@ -153,7 +153,7 @@ def _mended(view: StreamView, position: Position) -> Position:
 
 
 def advanced(start: Offset, views: Mapping[str, StreamView], limits: ReadLimits) -> Offset:
-    """Return the end of the batch that begins at `start`, which `settled` returned."""
+    """Return the end of the batch that begins at `start`, which `checked_start` returned."""
     room = {
         name: max(0, views[name].last_seq - position.seq)
         for name, position in start.streams.items()
@@ -188,7 +188,7 @@ def shared(room: Mapping[str, int], total_max: int) -> dict[str, int]:
 
 
 def available(start: Offset, views: Mapping[str, StreamView]) -> int:
-    """Return the number of sequences between a settled offset and the ends of its streams."""
+    """Return the number of sequences between a checked offset and the ends of its streams."""
     return sum(
         max(0, views[name].last_seq - position.seq) for name, position in start.streams.items()
     )

@@ -15,7 +15,13 @@ from penstock.spark.message_rows import DATA
 from penstock.spark.payloads.payload_plan import VALUE
 from penstock.spark.read.filter_pushdown import Narrowing, Pushing, is_exact, narrowed
 from penstock.spark.read.offsets import Offset, Position
-from penstock.spark.read.read_plan import clipped, ranges_between, removed_after, settled, split
+from penstock.spark.read.read_plan import (
+    checked_start,
+    clipped,
+    ranges_between,
+    removed_after,
+    split,
+)
 from penstock.spark.read.read_task import RangePartition, mode_for, read_range
 from penstock.spark.read.start_positions import Earliest, Latest, places
 from penstock.spark.read.stream_metadata import StreamMetadata, split_list
@@ -73,7 +79,7 @@ class StreamTable(DataSourceReader):
         start = Offset(desk.starts(self._starts, views))
         if not self._options.fails_on_removal:
             start = _without_removed(start, views)
-        settled(start, views, fail_on_loss=self._options.fails_on_loss)
+        checked_start(start, views, fail_on_loss=self._options.fails_on_loss)
         end = Offset(desk.ends(self._ends, views))
         start, end = self._narrow(desk, views, start, end)
         parts = partitions_of(

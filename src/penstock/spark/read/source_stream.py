@@ -35,8 +35,8 @@ from penstock.spark.read.read_plan import (
     StreamView,
     advanced,
     available,
+    checked_start,
     fault_of,
-    settled,
 )
 from penstock.spark.read.source_batch import partitions_of, read_partition
 from penstock.spark.read.source_lag import lag_of, show_cursor
@@ -183,7 +183,7 @@ class StreamFollower(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _end(self, before: Offset, views: Views, *, unlimited: bool) -> Offset | None:
         """Return the end of a batch that begins at `before`; None if no batch is due."""
-        start = settled(before, views, fail_on_loss=self._options.fails_on_loss)
+        start = checked_start(before, views, fail_on_loss=self._options.fails_on_loss)
         limits = ReadLimits() if unlimited else self._limits()
         is_due = unlimited or self._is_due(available(start, views))
         end = advanced(start, views, limits) if is_due else start
@@ -229,7 +229,7 @@ class StreamFollower(DataSourceStreamReader, SupportsTriggerAvailableNow):
         kept = Offset(
             {name: one for name, one in inside.items() if one.created == last.streams[name].created}
         )
-        settled(
+        checked_start(
             kept,
             {name: views[name] for name in kept.streams if name in views},
             fail_on_loss=self._options.fails_on_loss,

@@ -17,9 +17,9 @@ from penstock.spark.read.read_plan import (
     StreamView,
     advanced,
     available,
+    checked_start,
     clipped,
     ranges_between,
-    settled,
     shared,
     split,
 )
@@ -118,15 +118,15 @@ def test_a_stream_made_anew_between_two_offsets_is_read_from_its_beginning() -> 
 def test_what_is_gone_is_told_or_passed_over(now: StreamView, told: str, mended: Position) -> None:
     start = Offset({"A": Position(10, OLD)})
     with pytest.raises(DataLoss, match=told):
-        settled(start, {"A": now}, fail_on_loss=True)
-    assert settled(start, {"A": now}, fail_on_loss=False).streams == {"A": mended}
+        checked_start(start, {"A": now}, fail_on_loss=True)
+    assert checked_start(start, {"A": now}, fail_on_loss=False).streams == {"A": mended}
 
 
 def test_ordinary_removal_is_no_loss() -> None:
     start = Offset({"A": Position(10, OLD)})
     now = {"A": view("A", 12, 20, sheds=True)}
-    assert settled(start, now, fail_on_loss=True) == start
-    assert settled(start, {"A": view("A", 11, 20)}, fail_on_loss=True) == start
+    assert checked_start(start, now, fail_on_loss=True) == start
+    assert checked_start(start, {"A": view("A", 11, 20)}, fail_on_loss=True) == start
 
 
 @pytest.mark.parametrize(
