@@ -16,7 +16,7 @@ cdef class OpenBlock:
 cdef class Appender:
     cdef RecordLog log
     cdef object disk
-    cdef object lender            # lends descriptors; None: use calls of the disk
+    cdef object descriptors       # lends descriptors; None: use calls of the disk
     cdef readonly bint syncs
     cdef OpenBlock open_block
     cdef uint64_t number          # the block whose file is open here; 0: closed

@@ -66,7 +66,7 @@ cdef class Appender:
         """With `syncs`, every append is synced."""
         self.log = log
         self.disk = disk
-        self.lender = disk.lender
+        self.descriptors = disk.descriptors
         self.syncs = syncs
         self.is_direct = O_DIRECT != 0
 
@@ -134,7 +134,7 @@ cdef class Appender:
         self.log.note_loss()
         if self.syncs:
             self.log.note_mark(self.durable_block, self.durable_place, self.durable_seq)
-        if not (self.put(block) if self.lender is None else self.put_in_c(block)):
+        if not (self.put(block) if self.descriptors is None else self.put_in_c(block)):
             return False
         block.written = self.open_block.written = block.used
         self.log.losses_kept = self.log.losses_said
@@ -161,23 +161,23 @@ cdef class Appender:
         cdef int fd, failed = 0
         cdef bint is_written
         file = self.open_block.file
-        lent = self.lender.take(file)
+        lent = self.descriptors.acquire(file)
         if lent is None:
             return False
         fd = lent
         if file.failed:
-            self.lender.give(file, fd)
+            self.descriptors.release(file, fd)
             return False
         if not self.syncs and not file.is_unsynced:
-            self.lender.changed(file, fd)
+            self.descriptors.changed(file, fd)
         with nogil:
             is_written = (self.write_pages(fd, block)
                           or write_all(fd, block.image, block.written, block.used))
             if is_written and self.syncs:
                 failed = fdatasync(fd)
         if failed:
-            self.lender.failed_sync(file, fd)
-        self.lender.give(file, fd)
+            self.descriptors.failed_sync(file, fd)
+        self.descriptors.release(file, fd)
         return is_written and not failed
 
     cdef bint write_pages(self, int fd, Block* block) noexcept nogil:

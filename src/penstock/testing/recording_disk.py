@@ -73,7 +73,7 @@ class RecordingDisk:
         return self._inner.path
 
     @property
-    def lender(self) -> None:
+    def descriptors(self) -> None:
         return None
 
     def open(self, name: str, *, create: bool = False, writable: bool = True) -> File:

@@ -162,7 +162,7 @@ class SimDisk:
         return self._path
 
     @property
-    def lender(self) -> None:
+    def descriptors(self) -> None:
         return None
 
     def open(self, name: str, *, create: bool = False, writable: bool = True) -> File:

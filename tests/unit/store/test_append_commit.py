@@ -57,9 +57,9 @@ def contents(place: Path) -> dict[str, bytes]:
 def standing_in(store: FileStore, device: str) -> Iterator[None]:
     """Whatever is done to the store's block file is done to a device instead."""
     [block] = store._files.open.values()
-    fd = store._disk.lender.take(block.file)  # type: ignore[union-attr]
+    fd = store._disk.descriptors.acquire(block.file)  # type: ignore[union-attr]
     assert fd is not None
-    store._disk.lender.give(block.file, fd)  # type: ignore[union-attr]
+    store._disk.descriptors.release(block.file, fd)  # type: ignore[union-attr]
     kept, other = os.dup(fd), os.open(device, os.O_RDWR)
     os.dup2(other, fd)
     os.close(other)
@@ -119,7 +119,7 @@ def test_it_leaves_to_others_what_is_more_than_appending(tmp_path: Path) -> None
 def test_a_file_without_descriptor_is_left_to_others(tmp_path: Path) -> None:
     store = begun(tmp_path / "s")
     [block] = store._files.open.values()
-    fd = store._disk.lender.take(block.file)  # type: ignore[union-attr]
+    fd = store._disk.descriptors.acquire(block.file)  # type: ignore[union-attr]
     assert fd is not None
     os.close(fd)
     put(store)

@@ -102,7 +102,7 @@ class JetStreamRuntime:
             is_configured=self.options.max_memory >= 0 or self.options.max_store >= 0,
         )
         if self._num_found() > SETTLE_FROM:
-            self._disk.settle()
+            self._disk.sync_file_system()
         self._spare_bytes = min(SPARE_BYTES, self._disk.free_bytes() // SPARE_PART)
         self._looked_ns = 0
         self._policy = policy_of(options, self._disk)

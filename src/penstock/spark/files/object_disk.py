@@ -36,7 +36,7 @@ class ObjectDisk:
         return f"{self._url.rstrip('/')}/{self._prefix}".rstrip("/")
 
     @property
-    def lender(self) -> None:
+    def descriptors(self) -> None:
         return None
 
     def stamp(self, name: str) -> tuple[str, int]:

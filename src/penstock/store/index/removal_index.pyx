@@ -145,7 +145,7 @@ def erase_one(RecordLog log not None, uint64_t seq, noise):
 
 # -------------------------------------------------------------------- many messages
 
-cdef void settle(RecordLog log, Sum* total) noexcept nogil:
+cdef void finish_removal(RecordLog log, Sum* total) noexcept nogil:
     """After a removal: update the first sequence and, in a memory log, free memory."""
     cdef uint32_t i, low
     if total.msgs == 0:
@@ -226,7 +226,7 @@ def take_span(RecordLog log not None, uint64_t first, uint64_t last, int64_t ts_
     else:
         with nogil:
             take_blocks(log, first, last, NO_CUTOFF, at_most, &total)
-    settle(log, &total)
+    finish_removal(log, &total)
     return told(log, &total, ts_ns, noted)
 
 def take_older(RecordLog log not None, uint64_t start, int64_t cutoff_ns, uint64_t at_most,
@@ -235,7 +235,7 @@ def take_older(RecordLog log not None, uint64_t start, int64_t cutoff_ns, uint64
     cdef Sum total = Sum(0, 0, 0, 0)
     with nogil:
         take_blocks(log, start, NO_BOUND, cutoff_ns, at_most, &total)
-        settle(log, &total)
+        finish_removal(log, &total)
     return told(log, &total, ts_ns, True)
 
 def take_front(RecordLog log not None, int64_t msgs_max, int64_t bytes_max, uint64_t at_most,
@@ -250,7 +250,7 @@ def take_front(RecordLog log not None, int64_t msgs_max, int64_t bytes_max, uint
             take_blocks(log, seq, NO_BOUND, NO_CUTOFF, total.msgs + 1, &total)
             seq = total.last + 1
         if total.msgs:
-            settle(log, &total)
+            finish_removal(log, &total)
     return told(log, &total, ts_ns, True)
 
 
@@ -346,7 +346,7 @@ cdef bint any_live(RecordLog log, uint64_t start, uint64_t stop) noexcept nogil:
 cdef object end_slice(RecordLog log, Slice* part, int64_t ts_ns):
     """Write the records of the removals; return the removals and where to continue."""
     cdef uint64_t i
-    settle(log, &part.total)
+    finish_removal(log, &part.total)
     ranges = []
     for i in range(part.nranges):
         ranges.append((part.ranges[2 * i], part.ranges[2 * i + 1]))

@@ -75,7 +75,7 @@ class Disk(Protocol):
         ...
 
     @property
-    def lender(self) -> OpenFiles | None:
+    def descriptors(self) -> OpenFiles | None:
         """Lends descriptors to compiled code; None: that code has to call the disk."""
         ...
 
@@ -214,7 +214,7 @@ class RealDisk:
         return self._directory.path
 
     @property
-    def lender(self) -> OpenFiles | None:
+    def descriptors(self) -> OpenFiles | None:
         return self._open
 
     def _at(self, call: str, name: str, act: Callable[[int], T]) -> T:
@@ -241,7 +241,7 @@ class RealDisk:
         fd, status = self._open_regular(name, access | flags)
         file = File(name, fd, status.st_ino, access)
         file.failed = (status.st_dev, file.inode) in self._open.failed
-        self._open.give(file, fd)
+        self._open.release(file, fd)
         return file
 
     def _open_regular(self, name: str, flags: int) -> tuple[int, os.stat_result]:
@@ -256,7 +256,7 @@ class RealDisk:
 
     def _take(self, file: File, call: str) -> int:
         """Return the descriptor of an open file; the caller gives it back."""
-        fd = self._open.take(file)
+        fd = self._open.acquire(file)
         if fd is not None:
             return fd
         if file.fileno() == _CLOSED:
@@ -274,11 +274,11 @@ class RealDisk:
         except OSError as error:
             raise self._error(call, file.name, error) from error
         finally:
-            self._open.give(file, fd)
+            self._open.release(file, fd)
 
     def close_file(self, file: File) -> None:
         file.detach()
-        fd = self._open.take(file)
+        fd = self._open.acquire(file)
         if fd is not None:
             self._call("close", file.name, lambda: os.close(fd))
 
@@ -308,7 +308,7 @@ class RealDisk:
             path = self._place(file.name)
             raise SyncFailed(path, "fdatasync", error.errno or codes.EIO) from error
         finally:
-            self._open.give(file, fd)
+            self._open.release(file, fd)
 
     def preallocate(self, file: File, size: int) -> None:
         before = at = self.size(file)
@@ -392,13 +392,13 @@ class RealDisk:
             self._at("sync_dir", "", self._sync)
             self._open.unsynced.discard(inode)
 
-    def settle(self) -> None:
+    def sync_file_system(self) -> None:
         """Make everything on this file system durable at once.
 
         The caller holds the lock of a root. Afterwards only data changed through this disk needs
         a sync. Otherwise opening ten thousand stores would sync each of their files.
         """
-        self._open.is_settled = self._at("settle", "", sync_file_system)
+        self._open.is_synced = self._at("syncfs", "", sync_file_system)
 
     def _sync(self, fd: int) -> None:
         try:

@@ -29,26 +29,26 @@ Inode: TypeAlias = tuple[int, int]
 class OpenFiles:
     """The descriptors of a tree of directories, and the files whose syncs failed."""
 
-    __slots__ = ("_idle", "_idle_max", "failed", "is_settled", "unsynced")
+    __slots__ = ("_idle", "_idle_max", "failed", "is_synced", "unsynced")
 
     def __init__(self, idle_max: int = OPEN_FILES_MAX) -> None:
         self.failed: set[Inode | None] = set()
         """Files and directories whose sync failed; no later sync of them is trusted."""
         self.unsynced: set[Inode] = set()
         """Files and directories changed through this object and not synced since."""
-        self.is_settled = False
+        self.is_synced = False
         """Whether all earlier data is durable, so that only `unsynced` entries need a sync."""
         self._idle: OrderedDict[File, int] = OrderedDict()
         self._idle_max = idle_max
 
     def needs_sync(self, inode: Inode) -> bool:
-        return not self.is_settled or inode in self.unsynced
+        return not self.is_synced or inode in self.unsynced
 
-    def take(self, file: File) -> int | None:
-        """Return the descriptor, owned by the caller until `give`; None if the file is parked."""
+    def acquire(self, file: File) -> int | None:
+        """Return the descriptor, which the caller owns until `release`; None if it is parked."""
         return self._idle.pop(file, None)
 
-    def give(self, file: File, fd: int) -> None:
+    def release(self, file: File, fd: int) -> None:
         """Give the descriptor back."""
         self._idle[file] = fd
         if len(self._idle) > self._idle_max:

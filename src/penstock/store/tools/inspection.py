@@ -247,12 +247,12 @@ def copy_store(source: FileStore, target: FileStore) -> Iterator[int]:
         start = message.seq + 1
         copied += 1
         if copied % COPY_BATCH == 0:
-            _settle(target)
+            _sync_all(target)
             yield copied
     first, last = target.state().last_seq + 1, source.state().last_seq
     if first <= last:
         target.skip(first, last, last_ts_ns)
-    _settle(target)
+    _sync_all(target)
     yield copied
 
 
@@ -267,7 +267,7 @@ def _next(store: FileStore, start: int) -> Any:
     raise AssertionError("a fetched block is still cold")
 
 
-def _settle(store: FileStore) -> None:
+def _sync_all(store: FileStore) -> None:
     while (work := store.pending_sync()) is not None:
         work.run()
         store.synced(work)

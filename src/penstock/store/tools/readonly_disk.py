@@ -36,7 +36,7 @@ class OverlayDisk:
         return self._below.path
 
     @property
-    def lender(self) -> None:
+    def descriptors(self) -> None:
         return None
 
     # -- files

@@ -157,7 +157,7 @@ def test_what_did_not_change_since_all_was_settled_needs_no_sync(
     again = disk.open("a")
     disk.fdatasync(again)
     assert len(syncs) == 1, "before, everything does"
-    disk.settle()
+    disk.sync_file_system()
     disk.fdatasync(again)
     assert len(syncs) == 1
     disk.pwrite(again, b"y", 0)
@@ -167,7 +167,7 @@ def test_what_did_not_change_since_all_was_settled_needs_no_sync(
 
 def test_what_one_handle_changed_another_one_syncs(disk: RealDisk, syncs: list[int]) -> None:
     disk.create("a")
-    disk.settle()
+    disk.sync_file_system()
     one, other = disk.open("a"), disk.open("a")
     for _ in range(2):
         for writer, syncer in ((one, other), (other, one), (one, one)):
@@ -182,7 +182,7 @@ def test_names_that_changed_are_synced_and_others_not(
 ) -> None:
     synced: list[int] = []
     monkeypatch.setattr(os, "fsync", synced.append)
-    disk.settle()
+    disk.sync_file_system()
     disk.sync_dir()
     assert not synced
     changes: list[Callable[[], object]] = [
