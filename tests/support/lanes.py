@@ -69,7 +69,7 @@ class Subscribers:
 
     def take(self) -> list[Effect]:
         """What they got since the last call, also what a turn that ran out of time has left."""
-        self._io_loop.settle()
+        self._io_loop.flush_and_close()
         while self._armed:
             self._armed.pop()()
         got, self._got = self._got, []

@@ -26,7 +26,7 @@ cdef enum LaneResult:         # what a lane did at the end of a turn
     LANE_BROKEN = -1
     LANE_UNCOMMITTED = 0        # nothing: its owner has to commit
     COMMITTED = 1          # committed what it took; its owner must be notified
-    SETTLED = 2            # committed what it took; nothing else to do
+    LANE_FINISHED = 2      # committed what it took; nothing else to do
 
 cdef struct Sink:
     Outbox out
@@ -82,7 +82,7 @@ cdef class Lane:
     cdef bint quiet           # its owner need not be notified at once of what it took
     cdef bint waits           # its commit may wait for the disk
     cdef bint take(self, Message* msg) noexcept
-    cdef LaneResult settle(self) except LANE_BROKEN
+    cdef LaneResult commit_turn(self) except LANE_BROKEN
 
 cdef class Router:
     cdef ChunkPool pool

@@ -113,7 +113,7 @@ cdef class Lane:
     cdef bint take(self, Message* msg) noexcept:
         return False
 
-    cdef LaneResult settle(self) except LANE_BROKEN:
+    cdef LaneResult commit_turn(self) except LANE_BROKEN:
         """Commit what it took, as far as it can, at the end of a turn."""
         return LANE_UNCOMMITTED
 

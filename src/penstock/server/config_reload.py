@@ -82,7 +82,7 @@ class SessionRecheck:
                 service.loop.call_soon(service.watch.run, "a reload", self._continue)
         if not self._waiting:
             _close_surplus(self._service)
-        self._service.io_loop.settle()
+        self._service.io_loop.flush_and_close()
 
     def _judge(self, session: ClientSession) -> None:
         if session.link.close_reason is None:

@@ -124,23 +124,23 @@ class _Question:
         self._timer.cancel()
         self.interest.remove(self._inbox)
         # Not in the turn that delivered the reply: input that the client has already sent follows.
-        self._service.loop.call_soon(self._settle, decision)
+        self._service.loop.call_soon(self._apply_decision, decision)
 
     def _overdue(self) -> None:
         self.interest.remove(self._inbox)
         account = self._options.account
-        self._settle(
+        self._apply_decision(
             LoginRefused(
                 f'authorization callout response not received in time on account "{account}"'
             )
         )
 
-    def _settle(self, decision: Accepted | LoginRefused) -> None:
+    def _apply_decision(self, decision: Accepted | LoginRefused) -> None:
         link = self._session.link
         if link.close_reason is None:
             self._decided(decision)
         self._service.io_loop.release(link)
-        self._service.io_loop.settle()
+        self._service.io_loop.flush_and_close()
 
 
 def permissions_of(service: ServerState, accepted: Accepted) -> CompiledPermissions | None:

@@ -119,7 +119,7 @@ class OperatorMode:
         for session in sessions:
             session.apply_limits(has_subscriptions=True)
         judge(self._service, [s for s in sessions if s.link.close_reason is None])
-        self._service.io_loop.settle()
+        self._service.io_loop.flush_and_close()
 
     def delete(self, name: str, *, hard: bool) -> None:
         """Delete the claims of an account; raise OSError."""
@@ -143,4 +143,4 @@ class OperatorMode:
                 )
             else:
                 session.apply_imports()
-        service.io_loop.settle()
+        service.io_loop.flush_and_close()

@@ -102,7 +102,7 @@ class Running:
         elif step.more:
             self.wake()
         self._arm()
-        self._runtime.settle()
+        self._runtime.run_and_flush()
 
     def _step(self) -> TransferStep:
         """Run one step. If it raises, the transfer fails and notifies the client; twice ends it."""

@@ -68,7 +68,7 @@ class DirectReads:
 
     def _send_on(self, driver: StreamDriver, reply: str, more: Callable[[], Reading]) -> None:
         self._send_next(driver, reply, more)
-        self._account.runtime.settle()
+        self._account.runtime.run_and_flush()
 
     def _send_next(self, driver: StreamDriver, reply: str, more: Callable[[], Reading]) -> None:
         """Send the next piece, or a final status if the stream was deleted meanwhile."""

@@ -200,11 +200,11 @@ class JetStreamRuntime:
         yield from runtime.start()
 
     def _recover_soon(self, run: Callable[[], None]) -> None:
-        def run_and_settle() -> None:
+        def run_then_flush() -> None:
             run()
-            self.settle()
+            self.run_and_flush()
 
-        self._soon("the recovery of an account", run_and_settle)
+        self._soon("the recovery of an account", run_then_flush)
 
     def _report(self, account: Account, found: AccountRecovery) -> None:
         self.unserved += [f"account {account.name}: {what}" for what in found.unserved]
@@ -297,7 +297,7 @@ class JetStreamRuntime:
         self._timer = None
         for driver in self.deadline_queue.due(self.now_ns()):
             driver.tick()
-        self.settle()
+        self.run_and_flush()
 
     def _arm_interval(self) -> None:
         self._interval = self.loop.call_later(
@@ -324,7 +324,7 @@ class JetStreamRuntime:
     def _serve_requests(self) -> None:
         self._requests_due = False
         if self.requests.run():
-            self.settle()
+            self.run_and_flush()
 
     def advise_system(self, subject: str, event: Struct) -> None:
         """Publish an event in the system account."""
@@ -403,10 +403,10 @@ class JetStreamRuntime:
         for interest in self.io_loop.changed_interests():
             self._by_interest[interest].interest_changed()
 
-    def settle(self) -> None:
+    def run_and_flush(self) -> None:
         """Run changed hosts and flush, outside a turn."""
         self._after_turn()
-        self.io_loop.settle()
+        self.io_loop.flush_and_close()
 
     def resume_soon(self, driver: StreamDriver) -> None:
         """Run a host again after other clients had a turn."""
@@ -422,7 +422,7 @@ class JetStreamRuntime:
         self._resume_due = False
         resuming, self._resuming = self._resuming, {}
         self.dirty.update(resuming)
-        self.settle()
+        self.run_and_flush()
 
     def client_of(self, source: ClientLink | None) -> ClientSession | None:
         """Return the client that sent a message; None if this server sent it."""

@@ -265,7 +265,7 @@ class StreamDriver:
             return
         self._committed(commits, failure)
         self.mark()
-        self._runtime.settle()
+        self._runtime.run_and_flush()
 
     def _committed(self, commits: list[Commit], failure: Exception | None) -> None:
         host = self.host
@@ -318,7 +318,7 @@ class StreamDriver:
             return
         self.host.hindered(None)
         self.mark()
-        self._runtime.settle()
+        self._runtime.run_and_flush()
 
     def give_up(self) -> None:
         """Fail the commits that wait for space: the server stops, so they are never acked."""
@@ -372,7 +372,7 @@ class StreamDriver:
         else:
             self._make_states()
         self.mark()  # acks may wait for it
-        self._runtime.settle()
+        self._runtime.run_and_flush()
 
     def compact(self) -> None:
         """Start to compact a half-empty block; the stream is served meanwhile."""
@@ -394,7 +394,7 @@ class StreamDriver:
         if failure is not None:
             log.warning("compacting a block of stream %s failed: %s", self.host.name, failure)
         self.mark()
-        self._runtime.settle()
+        self._runtime.run_and_flush()
 
     # -- cold blocks
 
@@ -419,7 +419,7 @@ class StreamDriver:
         for again in self._fetching.pop(cold, []):
             again()
         self._leave()
-        self._runtime.settle()
+        self._runtime.run_and_flush()
 
     def _fetched(self, cold: Cold, work: Work, failure: Exception | None) -> None:
         if failure is not None and not self.host.is_closed:
@@ -436,4 +436,4 @@ class StreamDriver:
         for again in waiting:
             again()
         self.mark()
-        self._runtime.settle()
+        self._runtime.run_and_flush()

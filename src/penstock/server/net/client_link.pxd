@@ -20,7 +20,7 @@ cdef class ClientLink(Owner):
     cdef readonly object handler
     cdef Router router
     cdef SubList interest
-    cdef list doomed              # links to close when the turn ends; owned by the IoLoop
+    cdef list closing             # links to close when the turn ends; owned by the IoLoop
     # protocol state
     cdef Sink sink
     cdef Limits limits

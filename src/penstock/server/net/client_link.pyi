@@ -60,7 +60,7 @@ class ClientLink:
         cid: int,
         handler: Handler,
         router: Router,
-        doomed: list[ClientLink],
+        closing: list[ClientLink],
         interest: SubList,
     ) -> None: ...
     def set_limits(

@@ -5,7 +5,7 @@ here, in C. CONNECT, subscription permissions and close handling go to the handl
 that implements `Handler` in client_link.pyi.
 
 A link never touches its socket: it writes to the sink's outbox. `close` appends the link to the
-IoLoop's `doomed` list, and the IoLoop closes it at the end of the turn.
+IoLoop's `closing` list, and the IoLoop closes it at the end of the turn.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -45,13 +45,13 @@ SUBSCRIBE_FILTERED = 2
 cdef class ClientLink(Owner):
     """One client connection, created by `IoLoop.attach`."""
 
-    def __cinit__(self, uint64_t cid, handler, Router router not None, list doomed not None,
+    def __cinit__(self, uint64_t cid, handler, Router router not None, list closing not None,
                   SubList interest not None):
         self.cid = cid
         self.handler = handler
         self.router = router
         self.interest = interest
-        self.doomed = doomed
+        self.closing = closing
         self.verbose = self.pedantic = True   # the defaults until CONNECT
         self.fd = -1
         self.sink.owner = <void*>self
@@ -141,7 +141,7 @@ cdef class ClientLink(Owner):
             self.error(error)
         self.close_reason = reason
         self.sink.flags |= SINK_CLOSING
-        self.doomed.append(self)
+        self.closing.append(self)
 
     def drop_subscriptions(self) -> None:
         """Drop all subscriptions in one call; use `drop_some` where there may be very many."""

@@ -150,7 +150,7 @@ class ClientSession(Refusals, TraceIngress):
     def _handshake_overdue(self) -> None:
         log.error("%s - handshake timeout", self)
         self.link.close(close_reasons.TLS_HANDSHAKE_FAILURE)
-        self.service.io_loop.settle()
+        self.service.io_loop.flush_and_close()
 
     def _cancel_handshake_timer(self) -> None:
         if self._handshake_timer is not None:
@@ -280,7 +280,7 @@ class ClientSession(Refusals, TraceIngress):
 
     def _expired(self) -> None:
         self.link.close(close_reasons.AUTHENTICATION_EXPIRED, "User Authentication Expired")
-        self.service.io_loop.settle()
+        self.service.io_loop.flush_and_close()
 
     def leave_full_account(self) -> None:
         self.link.close(
@@ -343,7 +343,7 @@ class ClientSession(Refusals, TraceIngress):
 
     def _login_overdue(self) -> None:
         self.link.close(close_reasons.AUTHENTICATION_TIMEOUT, "Authentication Timeout")
-        self.service.io_loop.settle()
+        self.service.io_loop.flush_and_close()
 
     def _cancel_login_timer(self) -> None:
         if self._login_timer is not None:
@@ -426,7 +426,7 @@ class ClientSession(Refusals, TraceIngress):
             self._pings_out += 1
             self._ping_sent_ns = now_ns
             self.link.send(b"PING\r\n")
-        self.service.io_loop.settle()
+        self.service.io_loop.flush_and_close()
 
     # -- the end
 

@@ -11,7 +11,7 @@ from penstock.subjects.trie cimport SubList
 
 cdef class IoLoop(SocketReader):
     cdef dict links               # cid -> ClientLink; keeps the links alive
-    cdef list doomed
+    cdef list closing
     cdef list leaving             # closed links whose subscriptions are dropped in slices
     cdef int unserved             # index at which the next turn starts, if this one ran out of time
     cdef list interests           # every SubList whose removed subscriptions must be reclaimed
@@ -21,7 +21,7 @@ cdef class IoLoop(SocketReader):
     cdef int64_t answered_ns      # when the last turn had flushed its output
     cdef readonly uint64_t short_turns    # turns shorter than NOTED_NS
     cdef uint32_t sleeps          # number of next turns that do not linger
-    cdef uint32_t doubt           # from which the next value of `sleeps` is computed
+    cdef uint32_t linger_backoff  # from which the next value of `sleeps` is computed
     cdef readonly uint64_t in_msgs_closed
     cdef readonly uint64_t in_bytes_closed
     cdef readonly uint64_t out_msgs_closed
@@ -38,5 +38,5 @@ cdef class IoLoop(SocketReader):
     cdef bint settles(self, Lane lane) except -1
     cpdef int post(self, SubList interest, str subject, bytes payload, str reply=*,
                    bytes header=*, str to=*) except -1
-    cdef int bury(self, ClientLink link) except -1
+    cdef int close_link(self, ClientLink link) except -1
     cdef int drop_leaving(self) except -1

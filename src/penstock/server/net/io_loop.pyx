@@ -21,7 +21,7 @@ import os
 
 from penstock.broker.outbox cimport out_append, out_clear
 from penstock.broker.router cimport (
-    LANE_UNCOMMITTED, SETTLED, SINK_DIRTY, SINK_WRITABLE, Lane, Parcel, Router, LaneResult,
+    LANE_UNCOMMITTED, LANE_FINISHED, SINK_DIRTY, SINK_WRITABLE, Lane, Parcel, Router, LaneResult,
 )
 from penstock.subjects.trie_nodes cimport xalloc
 from penstock.subjects.trie cimport SubList
@@ -39,8 +39,8 @@ from penstock.server.server_log import log
 cdef enum:
     EVENTS_PER_TURN = 512
     CLOSES_PER_LOOK = 16           # links closed between two clock readings
-    DOUBT_STEP = 4                 # turns without lingering after the first failed wait
-    DOUBT_MAX = 1024
+    BACKOFF_STEP = 4               # turns without lingering after the first failed wait
+    BACKOFF_MAX = 1024
 
 # Request-reply with a single peer: see `linger`.
 cdef int64_t ANSWER_NS = 200_000               # input within this time counts as an answer to us
@@ -70,7 +70,7 @@ cdef class IoLoop(SocketReader):
         self.write_deadline_ns = write_deadline_ns
         self.stall_publishers = stall_publishers
         self.links = {}
-        self.doomed = []
+        self.closing = []
         self.interests = []
         self.stalled = []
         self.blocked = []
@@ -134,7 +134,7 @@ cdef class IoLoop(SocketReader):
     def attach(self, int fd, uint64_t cid, handler, SubList interest not None, *,
                codec=None) -> ClientLink:
         """Take over a connected non-blocking socket; the IoLoop closes it."""
-        cdef ClientLink link = ClientLink(cid, handler, self.router, self.doomed, interest)
+        cdef ClientLink link = ClientLink(cid, handler, self.router, self.closing, interest)
         link.codec = codec
         link.fd = fd
         link.last_active_ns = monotonic_ns()
@@ -153,9 +153,9 @@ cdef class IoLoop(SocketReader):
         """Close every link now, when the server stops."""
         for link in self.all_links():
             link.close(reason)
-        self.settle()
-        while self.doomed:
-            self.settle()
+        self.flush_and_close()
+        while self.closing:
+            self.flush_and_close()
 
     # -- the turn
 
@@ -192,7 +192,7 @@ cdef class IoLoop(SocketReader):
 
         Sleeping and waking can cost more than the few microseconds until the answer. After a wait
         without an answer the next turns do not linger. Their number doubles with each such wait, up
-        to DOUBT_MAX, and shrinks by an eighth with each answer.
+        to BACKOFF_MAX, and shrinks by an eighth with each answer.
         """
         cdef int n = 0
         cdef int64_t until = self.answered_ns + SPIN_NS
@@ -203,9 +203,10 @@ cdef class IoLoop(SocketReader):
             while n == 0 and monotonic_ns() < until:
                 n = epoll_wait(self.epfd, events, EVENTS_PER_TURN, 0)
         if n > 0:
-            self.doubt -= (self.doubt + 7) // 8
+            self.linger_backoff -= (self.linger_backoff + 7) // 8
         else:
-            self.doubt = self.sleeps = min(2 * self.doubt + DOUBT_STEP, <uint32_t>DOUBT_MAX)
+            self.sleeps = min(2 * self.linger_backoff + BACKOFF_STEP, <uint32_t>BACKOFF_MAX)
+            self.linger_backoff = self.sleeps
         return n
 
     cdef int serve(self, epoll_event* events, int n, int64_t now) except -1:
@@ -252,7 +253,7 @@ cdef class IoLoop(SocketReader):
             self.set_events(link, link.events & ~(<uint32_t>EPOLLOUT))
         return 0
 
-    def settle(self) -> None:
+    def flush_and_close(self) -> None:
         """Flush output and close links after work outside a turn."""
         if self.turning == 0:
             self.router.now_ns = monotonic_ns()
@@ -262,12 +263,12 @@ cdef class IoLoop(SocketReader):
     def run_rest(self) -> None:
         """Run the calls that an earlier turn left."""
         self.rest_armed = False
-        self.settle()
+        self.flush_and_close()
 
     def give_up_overdue(self) -> None:
         """Close links whose write deadline has passed (timer callback)."""
         self.close_overdue()
-        self.settle()
+        self.flush_and_close()
 
     def continue_work(self) -> None:
         """Continue the work that earlier turns left; normal turns run in between."""
@@ -307,17 +308,17 @@ cdef class IoLoop(SocketReader):
             if self.is_stirred():
                 self.run_calls()
             self.flush_dirty()
-            while self.doomed:
+            while self.closing:
                 if until == 0:
                     until = monotonic_ns() + CLOSE_NS
-                batch = self.doomed[:CLOSES_PER_LOOK]
-                del self.doomed[:CLOSES_PER_LOOK]
+                batch = self.closing[:CLOSES_PER_LOOK]
+                del self.closing[:CLOSES_PER_LOOK]
                 for link in batch:
-                    self.bury(link)
+                    self.close_link(link)
                 if self.is_stirred():
                     self.run_calls()
                 self.flush_dirty()
-                if self.doomed and monotonic_ns() >= until:
+                if self.closing and monotonic_ns() >= until:
                     self.continue_later()
                     break
             self.flush_until_ns = 0
@@ -351,18 +352,18 @@ cdef class IoLoop(SocketReader):
 
     cdef bint settles(self, Lane lane) except -1:
         cdef int64_t began, span
-        cdef LaneResult settled = LANE_UNCOMMITTED
+        cdef LaneResult committed = LANE_UNCOMMITTED
         if lane.waits and (self.pace is None or not self.pace.is_quick):
             return False
         began = monotonic_ns()
         try:
-            settled = lane.settle()
+            committed = lane.commit_turn()
         except Exception:
             log.exception("a commit failed")
         span = monotonic_ns() - began
-        if lane.waits and settled != LANE_UNCOMMITTED and span >= NOTABLE_NS:
+        if lane.waits and committed != LANE_UNCOMMITTED and span >= NOTABLE_NS:
             self.pace.took(span)
-        return settled == SETTLED
+        return committed == LANE_FINISHED
 
     def remove_exhausted_subs(self) -> None:
         """Remove subscriptions that reached their delivery limit in compiled lanes."""
@@ -382,12 +383,12 @@ cdef class IoLoop(SocketReader):
                 str reply="", bytes header=b"") -> int:
         """Publish a message of the server and flush; return how many subscriptions it reached."""
         cdef int reached = self.post(interest, subject, payload, reply, header)
-        self.settle()
+        self.flush_and_close()
         return reached
 
     cpdef int post(self, SubList interest, str subject, bytes payload, str reply="",
                    bytes header=b"", str to=None) except -1:
-        """As `publish`, but the next `settle` or the end of the turn flushes.
+        """As `publish`, but the next `flush_and_close` or the end of the turn flushes.
 
         With `to`, subscribers of `to` receive it; they see the message under `subject`.
         """
@@ -430,7 +431,7 @@ cdef class IoLoop(SocketReader):
 
     # -- closing
 
-    cdef int bury(self, ClientLink link) except -1:
+    cdef int close_link(self, ClientLink link) except -1:
         """Close the socket and remove the link, after sending what the socket accepts at once."""
         cdef int status
         if link.closed:
@@ -440,7 +441,7 @@ cdef class IoLoop(SocketReader):
         else:
             status = self.flush(link)
         if status == SEND_MORE:
-            self.doomed.append(link)
+            self.closing.append(link)
             return 0
         if link.codec is not None:
             try:

@@ -128,7 +128,7 @@ class Listener:
             host = plain_address(address[0])
             _tune(connection, host)
             self._greet(connection, (host, address[1]))
-        self.service.io_loop.settle()
+        self.service.io_loop.flush_and_close()
 
     def _accept_failed(self, error: OSError) -> None:
         log.error("accept failed: %s", error)
@@ -211,7 +211,7 @@ class Listener:
             self._attach(session, connection, secure=True, info_sent=False)
         else:
             self._attach(session, connection, secure=True, info_sent=True)
-        self.service.io_loop.settle()
+        self.service.io_loop.flush_and_close()
 
     def _first_bytes_overdue(self, session: ClientSession, connection: socket.socket) -> None:
         """Attach after the wait: as plain, or as TLS with INFO first for clients that expect it."""
@@ -220,7 +220,7 @@ class Listener:
         else:
             self._say_info(session, connection)
             self._attach(session, connection, secure=True, info_sent=True)
-        self.service.io_loop.settle()
+        self.service.io_loop.flush_and_close()
 
     def _attach(
         self, session: ClientSession, connection: socket.socket, *, secure: bool, info_sent: bool

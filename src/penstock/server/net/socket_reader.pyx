@@ -249,7 +249,7 @@ cdef class SocketReader(InternalCalls):
         if link.close_reason is None and (link.carry_len or link.deferred or link.codec is not None):
             self.until_ns = monotonic_ns()       # one slice of work, then other clients
             self.obey(link, True)
-        self.settle()
+        self.flush_and_close()
 
     cdef int hold_back(self, ClientLink link, ClientLink receiver) except -1:
         """Stop reading a publisher for a while, because that receiver is near its limit.

@@ -28,7 +28,7 @@ async def retire(service: ServerState) -> None:
     for session in list(service.sessions.values()):
         if session.options.protocol >= 1:
             session.link.send(service.info_for(session).line())
-    service.io_loop.settle()
+    service.io_loop.flush_and_close()
     if not service.sessions:
         return
     grace_ns = service.options.lame_duck_grace_period_ns
@@ -40,5 +40,5 @@ async def retire(service: ServerState) -> None:
     for session in sessions:
         if session.link.close_reason is None:
             session.link.close(close_reasons.SERVER_SHUTDOWN)
-            service.io_loop.settle()
+            service.io_loop.flush_and_close()
             await asyncio.sleep(gap_s)

@@ -208,7 +208,7 @@ def kick(service: ServerState, payload: bytes) -> None:
     session.link.close(close_reasons.KICKED)
 
 
-def tell_lame_duck(service: ServerState, payload: bytes) -> None:
+def send_lame_duck(service: ServerState, payload: bytes) -> None:
     """Request one client to move elsewhere. Raises MalformedRequest or CommandFailed."""
     session = _named_client(service, payload)
     if session is None:
@@ -231,7 +231,7 @@ def reload_configuration(service: ServerState, payload: bytes) -> None:
         raise CommandFailed(str(error)) from error
 
 
-COMMANDS: Final = {"KICK": kick, "LDM": tell_lame_duck, "RELOAD": reload_configuration}
+COMMANDS: Final = {"KICK": kick, "LDM": send_lame_duck, "RELOAD": reload_configuration}
 
 
 # -- user info

@@ -7,7 +7,7 @@ same turn. Both paths append to the same log and use the same ids, so they have 
 property test checks this.
 
 Acks are also sent in C: at once if the store does not sync, otherwise after the sync that covers
-them. At the end of a turn `settle` commits and acks what was taken, if the store can append
+them. At the end of a turn `commit_turn` commits and acks what was taken, if the store can append
 directly. Otherwise the stream host does: `commit` marks the acks that its sync covers, `release`
 allows them to be sent, `send_acks` sends them.
 """
@@ -18,7 +18,8 @@ from libc.string cimport memcmp, memcpy, memmove
 
 from penstock.base.sequences cimport SEQ_MAX
 from penstock.broker.router cimport (
-    COMMITTED, LANE_BROKEN, LANE_UNCOMMITTED, SETTLED, Message, Router, LaneResult, put_number,
+    COMMITTED, LANE_BROKEN, LANE_FINISHED, LANE_UNCOMMITTED, LaneResult, Message, Router,
+    put_number,
 )
 from penstock.store.index.message_pack cimport Packed
 from penstock.store.index.removal_index cimport take_out
@@ -256,14 +257,14 @@ cdef class StreamLane(Lane):
 
     # -- acks
 
-    cdef LaneResult settle(self) except LANE_BROKEN:
+    cdef LaneResult commit_turn(self) except LANE_BROKEN:
         """Commit what the lane took and send the acks, if the store can append directly."""
         if self.appender is None or self.ncommitting or not self.appender.append():
             return LANE_UNCOMMITTED
         self.nreleased = self.ncommitting = self.nacks
         self.send_acks()
         if self.is_alone and self.router.now_ns - self.heard_ns < HEARD_NS:
-            return SETTLED
+            return LANE_FINISHED
         return COMMITTED
 
     @property

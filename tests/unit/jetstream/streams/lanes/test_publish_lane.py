@@ -99,7 +99,7 @@ class Stage:
 
     def publish(self, reply: str = "", header: bytes = b"") -> None:
         self.io_loop.publish(self.interest, "s", b"x", reply=reply, header=header)
-        self.io_loop.settle()
+        self.io_loop.flush_and_close()
 
     def commit_as_usual(self) -> None:
         """As the edge does: all lanes that have something to say, one commit."""
@@ -110,7 +110,7 @@ class Stage:
             self.store.synced(work)
         self.lane.release()
         self.lane.send_acks()
-        self.io_loop.settle()
+        self.io_loop.flush_and_close()
 
 
 @pytest.fixture
