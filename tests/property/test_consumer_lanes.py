@@ -93,7 +93,7 @@ class Pair:
         self.lane = LaneStage(cfg, before=before, by_interest=by_interest)
         self.deliveries: list[Deliver] = []
         self.asked = ""
-        self.settled: dict[bool, list[int]] = {}
+        self.acked_spans: dict[bool, list[int]] = {}
         self.compare()
 
     def do(self, verb: str, number: int) -> None:
@@ -129,7 +129,7 @@ class Pair:
             chosen = chosen[:1]
         assert isinstance(stage, LaneStage | PlainStage)
         stage.ack_many(chosen[::-1] if number % 5 == 0 else chosen)
-        self.settled[stage is self.lane] = seqs_of(stage.settled)
+        self.acked_spans[stage is self.lane] = seqs_of(stage.acked_spans)
 
     def refuse(self, stage: Stage, number: int) -> None:
         self._answer_one(stage, number, (b"-NAK", b"-NAK 2s")[number % 2])
@@ -192,7 +192,7 @@ class Pair:
         now_ns = plain.now_ns
         assert lane.consumer.info(now_ns) == plain.consumer.info(now_ns)
         assert due(lane) == due(plain)
-        assert self.settled.get(True) == self.settled.get(False)
+        assert self.acked_spans.get(True) == self.acked_spans.get(False)
         assert seqs_of(lane.consumer.take_acked()) == seqs_of(plain.consumer.take_acked())
         self.deliveries += [one for one in sent if isinstance(one, Deliver)]
         for one in sent:

@@ -226,5 +226,5 @@ def settled(seed: int = 1, *, turns: int = 11, changes: int = 30) -> Run:
     run = Run(SimDisk(), seed)
     for _ in range(turns):
         run.changes(changes)
-        run.store.settle()
+        run.store.sync_all()
     return run

@@ -134,7 +134,7 @@ class Stage:
         ref = parse_ack_subject(delivery.reply)
         assert ref is not None
         acked = self.consumer.ack(ref, reply, b"", payload, self.now_ns)
-        self.settled = acked.settled
+        self.acked_spans = acked.acked_spans
         self.take(acked.effects)
         if payload.startswith(b"+NXT"):
             self.take(self.consumer.wake(self.now_ns))

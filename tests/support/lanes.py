@@ -98,7 +98,7 @@ class LaneStage(Stage):
         for delivery in deliveries:
             self.subscribers.acknowledge(delivery.reply)
         acked = self.consumer.ack_many(self.subscribers.collected(), self.now_ns)
-        self.settled = acked.settled
+        self.acked_spans = acked.acked_spans
         self.take(acked.effects)
 
 
@@ -112,8 +112,8 @@ class PlainStage(Stage):
 
     def ack_many(self, deliveries: Iterable[Deliver]) -> None:
         """One by one."""
-        self.settled = ()
+        self.acked_spans = ()
         for delivery in deliveries:
-            settled = self.settled
+            settled = self.acked_spans
             self.ack(delivery)
-            self.settled = settled + self.settled
+            self.acked_spans = settled + self.acked_spans

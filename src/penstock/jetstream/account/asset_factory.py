@@ -55,7 +55,7 @@ def make_files(assets: Assets, cfg: StreamConfig, now_ns: int) -> CreatedAsset:
         return CreatedAsset(files, open_store(assets, cfg, files))
     except BaseException:
         if files is not None:
-            files.doom()
+            files.mark_deleted()
         raise
 
 
@@ -65,7 +65,7 @@ def host_made(assets: Assets, cfg: StreamConfig, made: CreatedAsset, now_ns: int
         return _host(assets, cfg, made.store, made.files, created_ns=now_ns, now_ns=now_ns)
     except BaseException:
         if made.files is not None:
-            made.files.doom()
+            made.files.mark_deleted()
         raise
 
 
@@ -110,7 +110,7 @@ def _host(
         work.run()
         store.fetched(work)
     if host.positions is not None:
-        host.positions.settle(host.stream)
+        host.positions.trim_to(host.stream)
     assets.add(host)
     return host
 

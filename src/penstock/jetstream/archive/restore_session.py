@@ -243,14 +243,14 @@ class Restore:
     def _end(self, host: StreamHost | None, now_ns: int) -> TransferStep:
         self.is_over = True
         name = self._cfg.name
-        told = RestoreComplete(
+        advisory = RestoreComplete(
             stream=name,
             start=self._start_ns,
             end=now_ns,
             bytes=self._total,
             client=self._client,
         )
-        effects: tuple[Effect, ...] = (Advise(f"{api_subjects.RESTORE_COMPLETE}{name}", told),)
+        effects: tuple[Effect, ...] = (Advise(f"{api_subjects.RESTORE_COMPLETE}{name}", advisory),)
         if host is not None:
             made = Advise(
                 f"{api_subjects.STREAM_CREATED}{name}", StreamAction(stream=name, action="create")

@@ -176,8 +176,8 @@ class Rebuilding:
     def _ttl(self, msg: SavedMessage) -> int:
         if not self._cfg.allow_msg_ttl or not msg.header:
             return 0
-        told = headers.get(msg.header, publish_headers.TTL)
-        seconds = parse_ttl(told) if told else 0
+        ttl = headers.get(msg.header, publish_headers.TTL)
+        seconds = parse_ttl(ttl) if ttl else 0
         if seconds is None:
             raise InvalidArchive(f"failed to parse message TTL of sequence {msg.seq}")
         return seconds

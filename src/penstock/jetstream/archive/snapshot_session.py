@@ -186,7 +186,7 @@ class SnapshotSession:
 
     def _end(self, header: bytes, error: str, now_ns: int) -> TransferStep:
         self.is_over = True
-        told = SnapshotComplete(
+        advisory = SnapshotComplete(
             stream=self._host.name,
             start=self._start_ns,
             end=now_ns,
@@ -196,7 +196,7 @@ class SnapshotSession:
         return TransferStep(
             (
                 Send(self._to, header=header),
-                Advise(f"{api_subjects.SNAPSHOT_COMPLETE}{self._host.name}", told),
+                Advise(f"{api_subjects.SNAPSHOT_COMPLETE}{self._host.name}", advisory),
             )
         )
 
@@ -225,8 +225,8 @@ class SnapshotSession:
         """Report damage and end the archive: everything readable is read."""
         damaged = [each for each in self._host.stream.store.state().damaged if self._is_part(each)]
         if damaged:
-            told = [f"{first}-{last}" for first, last in damaged[:RANGES_TOLD_MAX]]
-            ranges = ", ".join(told + ["..."] * (len(damaged) > len(told)))
+            listed = [f"{first}-{last}" for first, last in damaged[:RANGES_TOLD_MAX]]
+            ranges = ", ".join(listed + ["..."] * (len(damaged) > len(listed)))
             self.problem = (
                 f"stream {self._host.name}: messages {ranges} are damaged, and not in the snapshot"
             )

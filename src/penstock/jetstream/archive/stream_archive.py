@@ -202,9 +202,9 @@ class StreamArchiveReader:
         extent = _read_extent(first)
         yield extent
         for _ in range(extent.state.consumer_count):
-            while (told := self._entry()) is None:
+            while (document := self._entry()) is None:
                 yield None
-            yield _read_consumer(told)
+            yield _read_consumer(document)
         self._is_among_messages = True
         while True:
             found = self._entry()
@@ -281,15 +281,15 @@ def _read_consumer(found: _Entry) -> SavedConsumer:
     name = name.removeprefix(CONSUMER_PREFIX.decode())
     try:
         check_nesting(found.payload)
-        told = msgspec.json.decode(found.payload, type=_Consumer)
-        config = decode(ConsumerConfig, bytes(told.config), strict=False)
+        document = msgspec.json.decode(found.payload, type=_Consumer)
+        config = decode(ConsumerConfig, bytes(document.config), strict=False)
         pending = {
-            int(seq): (one.Sequence, one.Timestamp) for seq, one in told.state.pending.items()
+            int(seq): (one.Sequence, one.Timestamp) for seq, one in document.state.pending.items()
         }
-        redelivered = {int(seq): count for seq, count in told.state.redelivered.items()}
+        redelivered = {int(seq): count for seq, count in document.state.redelivered.items()}
         state = rebuilt_state(
-            (told.state.delivered.consumer_seq, told.state.delivered.stream_seq),
-            (told.state.ack_floor.consumer_seq, told.state.ack_floor.stream_seq),
+            (document.state.delivered.consumer_seq, document.state.delivered.stream_seq),
+            (document.state.ack_floor.consumer_seq, document.state.ack_floor.stream_seq),
             pending,
             redelivered,
         )

@@ -35,7 +35,7 @@ class Acked(NamedTuple):
     """The result of an ack."""
 
     effects: list[Effect]
-    settled: tuple[Range, ...] = ()
+    acked_spans: tuple[Range, ...] = ()
     """Sequences this consumer no longer needs; empty unless the stream keeps by interest."""
 
 
@@ -49,9 +49,9 @@ class AckProcessor:
         "_outstanding",
         "_sampled",
         "_share",
+        "acked_spans",
         "by_interest",
         "last_ns",
-        "settled",
     )
 
     def __init__(
@@ -71,7 +71,7 @@ class AckProcessor:
         self._sampled = 0
         self.last_ns = 0
         """When an ack last had an effect."""
-        self.settled: list[Range] = []
+        self.acked_spans: list[Range] = []
         self.configure(cfg)
 
     def configure(self, cfg: ConsumerConfig) -> None:
@@ -86,7 +86,7 @@ class AckProcessor:
     def note(self, first: int, last: int) -> None:
         """Record that the consumer no longer needs these sequences."""
         if self.by_interest and first <= last:
-            self.settled.append((first, last))
+            self.acked_spans.append((first, last))
 
     # -- verbs
 
@@ -95,13 +95,13 @@ class AckProcessor:
         match ack.verb:
             case Verb.ACK:
                 self._sample(ref, now_ns, out)
-                return self._settle(ref, now_ns)
+                return self._ack(ref, now_ns)
             case Verb.NEXT:
                 self._sample(ref, now_ns, out)
-                self._settle(ref, now_ns)
+                self._ack(ref, now_ns)
                 return False
             case Verb.TERM:
-                answered = self._settle(ref, now_ns)
+                answered = self._ack(ref, now_ns)
                 delivery = (ref.consumer_seq, ref.stream_seq, ref.delivered)
                 out.append(self._events.terminated(*delivery, ack.reason))
                 return answered
@@ -112,13 +112,13 @@ class AckProcessor:
                     self._outstanding.restart(ref.stream_seq, now_ns)
         return ref.stream_seq > 0
 
-    def _settle(self, ref: AckRef, now_ns: int) -> bool:
+    def _ack(self, ref: AckRef, now_ns: int) -> bool:
         """Acknowledge a message, and with policy `all` those before it. Return whether the message
         was delivered."""
         if ref.stream_seq <= 0 or self._is_ahead(ref.stream_seq):
             return False
         if self._cfg.ack_policy is AckPolicy.EXPLICIT:
-            self._settle_one(ref.stream_seq)
+            self._ack_one(ref.stream_seq)
             self.last_ns = now_ns
         else:
             self.ack_through(ref.consumer_seq, ref.stream_seq, now_ns)
@@ -142,7 +142,7 @@ class AckProcessor:
         # The state of a flow-controlled consumer may lag the progress of its reader.
         return seq >= self._cursor.next and not self._cfg.flow_control
 
-    def _settle_one(self, seq: int) -> None:
+    def _ack_one(self, seq: int) -> None:
         if self._outstanding.acked(seq):
             self.note(seq, seq)
 
@@ -154,7 +154,7 @@ class AckProcessor:
         # An ack may refer to deliveries that a power cut removed from the state.
         consumer_seq = min(max(consumer_seq, state.floor_consumer), state.delivered_consumer)
         if self.by_interest:
-            self.settled += state.pending.spans_within(0, seq)
+            self.acked_spans += state.pending.spans_within(0, seq)
         self._outstanding.acked_through(consumer_seq, seq)
         self.last_ns = now_ns
 

@@ -82,7 +82,7 @@ class Consumer:
         start = self._recover() if recovered else self._begin()
         self._delivery = Delivery(name, cfg, around, self._outstanding, start, self._events, now_ns)
         self._cursor = self._delivery.cursor
-        self._settling = self._delivery.settling
+        self._ack_processor = self._delivery.ack_processor
         self._push = self._delivery.push
         self._pull = self._delivery.pull
         self._lifetime = Lifetime(cfg)
@@ -151,7 +151,7 @@ class Consumer:
         self._note_use(now_ns)
         was_stalled = self._delivery.is_stalled
         said = parse_ack(payload)
-        answered = self._settling.obey(ref, said, now_ns, out)
+        answered = self._ack_processor.obey(ref, said, now_ns, out)
         if answered and reply:
             out.append(Send(reply))
         if said.verb is Verb.NEXT:
@@ -177,7 +177,7 @@ class Consumer:
         out: list[Effect] = []
         self._note_use(now_ns)
         was_stalled = self._delivery.is_stalled
-        self._settling.ack_many(spans, now_ns)
+        self._ack_processor.ack_many(spans, now_ns)
         if was_stalled or self._outstanding.queue:
             self._delivery.pump(now_ns, out)
         return Acked(out, self.take_acked())
@@ -190,7 +190,7 @@ class Consumer:
             seq = _number(header, b"Nats-Last-Stream")
             if seq > 0:
                 consumer_seq = _number(header, b"Nats-Last-Consumer")
-                self._settling.ack_through(consumer_seq, seq, now_ns)
+                self._ack_processor.ack_through(consumer_seq, seq, now_ns)
         return self.wake(now_ns)
 
     def interest_changed(self, now_ns: int) -> list[Effect]:
@@ -241,7 +241,7 @@ class Consumer:
         if known:
             was_stalled = self._delivery.is_stalled
             for seq in known:
-                self._settling.lost(seq, now_ns, out)
+                self._ack_processor.lost(seq, now_ns, out)
             if was_stalled:
                 self._delivery.pump(now_ns, out)
         return out
@@ -254,7 +254,7 @@ class Consumer:
         if start is None:
             return []
         if position_changes.purge(self._cursor, self._outstanding, ranges, start):
-            self._settling.last_ns = now_ns
+            self._ack_processor.last_ns = now_ns
         return self.wake(now_ns)
 
     def wants(self, subject: str) -> bool:
@@ -296,11 +296,11 @@ class Consumer:
 
         A range may cover messages that the filters do not match.
         """
-        settled = self._settling.settled
-        if not settled:
+        spans = self._ack_processor.acked_spans
+        if not spans:
             return ()
-        taken = tuple(settled)
-        settled.clear()
+        taken = tuple(spans)
+        spans.clear()
         return taken
 
     # -- time
@@ -328,7 +328,7 @@ class Consumer:
         for seq in seqs:
             redeliveries = self._outstanding.redeliveries(seq)
             if 0 < self.cfg.max_deliver <= max(redeliveries, 1):
-                self._settling.give_up(seq, redeliveries + 1, out)
+                self._ack_processor.give_up(seq, redeliveries + 1, out)
             else:
                 self._outstanding.requeue((seq,))
 
@@ -383,7 +383,7 @@ class Consumer:
             self._lifetime.configure(cfg)
             if self._push is None or not self._push.active:
                 self._lifetime.start(now_ns)
-        self._settling.configure(cfg)
+        self._ack_processor.configure(cfg)
         self._delivery.configure(cfg, now_ns)
         if (cfg.pause_until or 0) != (old.pause_until or 0):
             paused = self._delivery.pause_end_ns is not None
@@ -401,7 +401,7 @@ class Consumer:
 
     def retention_changed(self, *, by_interest: bool) -> None:
         """Set whether the stream keeps messages for its consumers."""
-        self._settling.keep_by_interest(by_interest)
+        self._ack_processor.keep_by_interest(by_interest)
 
     def reset(self, seq: int, now_ns: int) -> Reset | ApiError:
         """Restart at a sequence, or with 0 at the first unacknowledged one; forgets all ack-pending
@@ -418,8 +418,8 @@ class Consumer:
     def _go_to(self, seq: int) -> None:
         self._outstanding.reset(0, seq - 1)
         self._cursor.jump(seq)
-        self._settling.note(self._around.store.state().first_seq, seq - 1)
-        self._delivery.last_ns = self._settling.last_ns = 0
+        self._ack_processor.note(self._around.store.state().first_seq, seq - 1)
+        self._delivery.last_ns = self._ack_processor.last_ns = 0
 
     def news(self, now_ns: int) -> list[Effect]:
         """Return the advisories at creation, besides the creation advisory itself."""
@@ -450,7 +450,7 @@ class Consumer:
             ack_floor=SequenceInfo(
                 consumer_seq=state.floor_consumer,
                 stream_seq=state.floor_stream,
-                last_active=self._settling.last_ns or None,
+                last_active=self._ack_processor.last_ns or None,
             ),
             num_ack_pending=len(state.pending),
             num_redelivered=len(state.redelivered) if cfg.max_deliver != 1 else 0,

@@ -86,7 +86,7 @@ class Delivery:
         self.log = outstanding.log
         self.outstanding = outstanding
         self.cursor = Cursor(around.store, cfg, start)
-        self.settling = AckProcessor(
+        self.ack_processor = AckProcessor(
             cfg, self.cursor, outstanding, events, by_interest=around.by_interest
         )
         self.replay: ReplayPace | None = None
@@ -222,7 +222,7 @@ class Delivery:
             size_max=room,
             flow_max=NO_LIMIT if self.push is None else self.push.room,
             in_turns=self.pull is None or len(waiting) == len(self.pull.queue),
-            spans_kept=self._acks or self.settling.by_interest,
+            spans_kept=self._acks or self.ack_processor.by_interest,
             row=self.cursor.row,
             row_at=self.cursor.row_at,
         )
@@ -240,7 +240,7 @@ class Delivery:
         else:
             self.log.passed(before + run.sent, run.last_seq)
             for first, last in run.spans:
-                self.settling.note(first, last)
+                self.ack_processor.note(first, last)
         self.last_ns = now_ns
         if self.pull is not None:
             self.pull.ran(waiting, run, now_ns, out)
@@ -282,12 +282,12 @@ class Delivery:
             seq = next(iter(queue))
             deliveries = self.outstanding.redeliveries(seq) + 1
             if 0 < self._cfg.max_deliver <= deliveries:
-                self.settling.give_up(seq, deliveries, out)
+                self.ack_processor.give_up(seq, deliveries, out)
                 continue
             found = self._around.store.load(seq)
             if not isinstance(found, Missing):
                 return found
-            self.settling.lost(seq, now_ns, out)
+            self.ack_processor.lost(seq, now_ns, out)
         return None
 
     def _offer(
@@ -327,7 +327,7 @@ class Delivery:
             self.outstanding.delivered(consumer_seq, seq, now_ns, redeliveries)
         else:
             self.log.passed(consumer_seq, seq)
-            self.settling.note(seq, seq)
+            self.ack_processor.note(seq, seq)
         self.last_ns = now_ns
 
     def _note_pushed(self, size: int, now_ns: int, out: list[Effect]) -> None:

@@ -56,11 +56,11 @@ def snapshot(call: ApiCall) -> Outcome:
     )
     for consumer in host.consumers.values():
         host.await_state(consumer)
-    told = SnapshotCreate(stream=host.name, state=extent.state, client=client)
+    advisory = SnapshotCreate(stream=host.name, state=extent.state, client=client)
     return HeldRequest(
         SnapshotResponse(config=host.stream.cfg, state=extent.state),
         host,
-        then=(Advise(f"{api_subjects.SNAPSHOT_CREATE}{host.name}", told), Begin(transfer)),
+        then=(Advise(f"{api_subjects.SNAPSHOT_CREATE}{host.name}", advisory), Begin(transfer)),
     )
 
 
@@ -93,8 +93,8 @@ def restore(call: ApiCall) -> Steps:
         serve=call.port.serve,
         now_ns=call.now_ns,
     )
-    told = RestoreCreate(stream=name, client=client)
-    call.port.perform([Advise(f"{api_subjects.RESTORE_CREATE}{name}", told)])
+    advisory = RestoreCreate(stream=name, client=client)
+    call.port.perform([Advise(f"{api_subjects.RESTORE_CREATE}{name}", advisory)])
     call.port.begin(transfer)
     return RestoreResponse(deliver_subject=transfer.inlet)
 

@@ -96,7 +96,7 @@ def create(call: ApiCall) -> Steps:
 def _unmake(call: ApiCall, host: StreamHost) -> None:
     """Remove a new stream that cannot be served."""
     if host.files is not None:
-        host.files.doom()
+        host.files.mark_deleted()
     call.port.retire(host)
     call.assets.drop(host)
     call.port.sweep()
@@ -324,7 +324,7 @@ def delete(call: ApiCall) -> Outcome | Steps:
 def _delete(call: ApiCall, host: StreamHost) -> Steps:
     files = host.files
     if files is not None:
-        work = DiskWork(files.doom)
+        work = DiskWork(files.mark_deleted)
         call.port.freeze(host, frozen=True)
         yield work
         try:

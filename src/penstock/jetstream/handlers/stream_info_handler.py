@@ -41,7 +41,7 @@ def info_in_steps(call: ApiCall, host: StreamHost, request: StreamInfoRequest) -
     """Collect the requested details, and reply."""
     yield from host.chores.finish(call.now_ns)
     total = start = limit = 0
-    host.hear_lane()
+    host.collect_lane_results()
     state = host.stream.state(consumers=host.num_listed)
     long: dict[str, Any] = {}
     if request.deleted_details and state.num_deleted:

@@ -297,7 +297,7 @@ class StreamFiles:
         self._meta.close()
         remove_tree(self._account, self.name)
 
-    def doom(self) -> str:
+    def mark_deleted(self) -> str:
         """Delete the stream durably by renaming it; `AccountDirectory.sweep` removes the files."""
         gone = f"{GONE_PREFIX}{self.incarnation:x}"
         self._account.rename(self.name, gone)

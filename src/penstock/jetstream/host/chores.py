@@ -38,12 +38,12 @@ class RollUp:
 class Chores:
     """The unfinished work of one host."""
 
-    __slots__ = ("_host", "_roll_ups", "_settled", "_sweep_from")
+    __slots__ = ("_acked", "_host", "_roll_ups", "_sweep_from")
 
     def __init__(self, host: StreamHost) -> None:
         self._host = host
         self._roll_ups: deque[RollUp] = deque()
-        self._settled: deque[Range] = deque()  # ranges consumers finished with, not examined yet
+        self._acked: deque[Range] = deque()  # ranges consumers finished with, not examined yet
         self._sweep_from = 0  # where the sweep for unneeded messages resumes; 0: no sweep runs
 
     @property
@@ -52,20 +52,16 @@ class Chores:
         host = self._host
         store = host.stream.store
         return host.failure is None and bool(
-            self._roll_ups
-            or self._settled
-            or self._sweep_from
-            or store.is_over
-            or store.has_remains
+            self._roll_ups or self._acked or self._sweep_from or store.is_over or store.has_remains
         )
 
     def roll_up(self, rest: tuple[Purge, ...], effects: tuple[Effect, ...]) -> None:
         """Queue the remaining slices of a rollup, and the effects to release after the last."""
         self._roll_ups.append(RollUp(rest, effects))
 
-    def settle(self, spans: tuple[Range, ...]) -> None:
+    def queue_acked(self, spans: tuple[Range, ...]) -> None:
         """Queue ranges that a consumer finished with, to find messages that no consumer needs."""
-        self._settled.extend(spans)
+        self._acked.extend(spans)
 
     def sweep(self, now_ns: int) -> None:
         """Start a sweep for messages that no consumer needs, and run its first slice."""
@@ -85,12 +81,12 @@ class Chores:
         total = 0
         rest: tuple[Purge, ...] = (entry,)
         while rest:
-            host.hear_lane()
+            host.collect_lane_results()
             applied = host.stream.apply(rest[0])
             is_part = bool(entry.subject or entry.keep)
             is_single = is_part and applied.removed.msgs == 1 and not (applied.rest or total)
             subject = entry.subject or None
-            host.tell_purged(subject, applied.removed, now_ns, is_single=is_single)
+            host.report_purged(subject, applied.removed, now_ns, is_single=is_single)
             total += applied.removed.msgs
             rest = applied.rest
             if rest:
@@ -100,7 +96,7 @@ class Chores:
     def go_on(self, now_ns: int) -> None:
         """Do one slice."""
         host = self._host
-        host.hear_lane()
+        host.collect_lane_results()
         self._slice(now_ns)
         if not self.are_left:
             host.open_lane()
@@ -114,8 +110,8 @@ class Chores:
                 self._roll_on(self._roll_ups[0], now_ns)
             elif store.is_over:
                 host.replicator.propose(Trim(host.stream.last_ts_ns))
-            elif self._settled:
-                self._settle_on(*self._settled.popleft())
+            elif self._acked:
+                self._remove_acked(*self._acked.popleft())
             elif self._sweep_from:
                 self._sweep_on(now_ns)
             else:
@@ -126,20 +122,20 @@ class Chores:
     def _roll_on(self, roll_up: RollUp, now_ns: int) -> None:
         host, entry = self._host, roll_up.rest.popleft()
         applied = host.stream.apply(entry)
-        host.tell_purged(entry.subject or None, applied.removed, now_ns)
+        host.report_purged(entry.subject or None, applied.removed, now_ns)
         roll_up.rest.extend(applied.rest)
         if not roll_up.rest:
             self._roll_ups.popleft()
             host.commits.promise(roll_up.effects)
 
-    def _settle_on(self, first: int, last: int) -> None:
+    def _remove_acked(self, first: int, last: int) -> None:
         host = self._host
         consumers = host.consumers.values()
         gone, following = interest_retention.needed_by_none(
             host.stream.store, consumers, first, last
         )
         if following <= last:
-            self._settled.appendleft((following, last))
+            self._acked.appendleft((following, last))
         host.take_out(gone, host.stream.last_ts_ns)
 
     def _sweep_on(self, now_ns: int) -> None:

@@ -21,16 +21,16 @@ SWEEP_LOOKS: Final = 1_024
 
 
 def acked_by_all(
-    store: Store, consumers: Collection[Consumer], settled: tuple[Range, ...]
+    store: Store, consumers: Collection[Consumer], acked: tuple[Range, ...]
 ) -> tuple[int, ...]:
     """Return those sequences, all finished by one consumer, that no other consumer needs."""
     if len(consumers) == 1:
         # No other consumer can need them, so their subjects are not looked up.
         (only,) = consumers
-        return tuple(chain.from_iterable(_let_go(only, *span) for span in settled))
+        return tuple(chain.from_iterable(_let_go(only, *span) for span in acked))
     return tuple(
         seq
-        for first, last in settled
+        for first, last in acked
         for seq in range(first, last + 1)
         if not _is_needed(store, consumers, seq)
     )

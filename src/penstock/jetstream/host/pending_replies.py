@@ -32,7 +32,7 @@ class Commit(NamedTuple):
     """One piece of work of a group commit."""
 
     work: Work
-    told: Callable[[Exception | None], None]
+    on_done: Callable[[Exception | None], None]
     """Called after the work has run, with its failure if there was one."""
     is_long: bool = False
     """The work may take long even where syncs are fast: the event loop must never wait for it."""
@@ -113,7 +113,7 @@ class PendingReplies:
     ) -> list[Effect]:
         """Take back work that has run; return the effects that waited for it and may leave."""
         for commit in commits:
-            commit.told(failure)
+            commit.on_done(failure)
         if failure is not None:
             self.fail(failure, lane)
             return []

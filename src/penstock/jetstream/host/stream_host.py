@@ -108,7 +108,7 @@ class StreamHost:
             if not self._intake.add(msg):
                 self._refuse(msg, refusals.STREAM_TOO_MANY_REQUESTS, TOO_MANY_HEADER)
             return
-        self.hear_lane()
+        self.collect_lane_results()
         self._publish(msg, now_ns, note)
 
     def _publish(self, msg: Inbound, now_ns: int, note: PlanNote | None = None) -> bool:
@@ -138,7 +138,7 @@ class StreamHost:
         if msg.reply:
             self.now.append(Send(msg.reply, PubAcks(self.name).refused(why), header))
 
-    def hear_lane(self) -> None:
+    def collect_lane_results(self) -> None:
         """Take over what the publish lane did since the last call."""
         if self.lane is None:
             return
@@ -147,9 +147,9 @@ class StreamHost:
             self.stream.passed_by_lane()
             self._waking.taken()
             if self.stream_sources is not None:
-                self.stream_sources.hear()
+                self.stream_sources.collect_results()
         if gone and self.consumers:
-            self.tell_removed(removed_one_by_one(gone))
+            self.report_removed(removed_one_by_one(gone))
 
     def broken(self, error: StoreError) -> None:
         """Record that the store can no longer be written."""
@@ -161,9 +161,9 @@ class StreamHost:
             # Consumers see messages removed by a rollup as purged.
             subject = entry.subject if entry.special.rollup == ROLLUP_SUBJECT else None
             if applied.by_limit.msgs:
-                self.tell_removed(applied.by_limit)
+                self.report_removed(applied.by_limit)
             is_single = applied.rolled_up.msgs == 1 and not applied.rest
-            self.tell_purged(subject, applied.rolled_up, entry.ts_ns, is_single=is_single)
+            self.report_purged(subject, applied.rolled_up, entry.ts_ns, is_single=is_single)
             applied = applied._replace(removed=NOTHING_REMOVED)
         if applied.rest:  # the reply follows the last slice
             self.chores.roll_up(applied.rest, applied.effects)
@@ -177,14 +177,14 @@ class StreamHost:
         if applied.stored:
             self._waking.stored(applied.stored)
         if applied.removed.msgs and self.consumers:
-            self.tell_removed(applied.removed)
+            self.report_removed(applied.removed)
 
     def propose(self, entry: Entry) -> None:
         """Apply a change that an API handler planned."""
-        self.hear_lane()
+        self.collect_lane_results()
         self.replicator.propose(entry)
 
-    def tell_removed(self, removed: Removed) -> None:
+    def report_removed(self, removed: Removed) -> None:
         """Report messages removed by limits or deletions to the consumers."""
         now_ns = self.stream.last_ts_ns
         for consumer in list(self.consumers.values()):
@@ -226,9 +226,9 @@ class StreamHost:
         self.note(consumer)
         if consumer.busy:
             self._waking.add(consumer.name)
-        settled = consumer.take_acked()
-        if settled:
-            self._settle(settled)
+        acked = consumer.take_acked()
+        if acked:
+            self._remove_acked(acked)
 
     def note(self, machine: Stream | Consumer | StreamSources) -> None:
         if isinstance(machine, Consumer):
@@ -242,7 +242,7 @@ class StreamHost:
         self,
         consumer: Consumer,
         effects: Iterable[Effect],
-        settled: tuple[Range, ...],
+        acked: tuple[Range, ...],
         *,
         is_awaited: bool,
     ) -> None:
@@ -254,8 +254,8 @@ class StreamHost:
             self.now.extend(effects)
         self.note(consumer)
         self._waking.add(consumer.name)
-        if settled:
-            self._settle(settled)
+        if acked:
+            self._remove_acked(acked)
 
     # -- retention by interest
 
@@ -264,13 +264,13 @@ class StreamHost:
         is_wanted = any(consumer.wants(subject) for consumer in self.consumers.values())
         return is_wanted or interest_retention.has_unserved(self.files)
 
-    def _settle(self, settled: tuple[Range, ...]) -> None:
+    def _remove_acked(self, acked: tuple[Range, ...]) -> None:
         if self.stream.cfg.retention is Retention.LIMITS:
             return
-        if sum(last - first + 1 for first, last in settled) > interest_retention.SWEEP_LOOKS:
-            self.chores.settle(settled)
+        if sum(last - first + 1 for first, last in acked) > interest_retention.SWEEP_LOOKS:
+            self.chores.queue_acked(acked)
             return
-        gone = interest_retention.acked_by_all(self.stream.store, self.consumers.values(), settled)
+        gone = interest_retention.acked_by_all(self.stream.store, self.consumers.values(), acked)
         self.take_out(gone, self.stream.last_ts_ns)
 
     def take_out(self, seqs: tuple[int, ...], now_ns: int) -> None:
@@ -293,7 +293,7 @@ class StreamHost:
         """Report newly visible messages to the consumers, and let them deliver."""
         if self.is_closed:
             return
-        self.hear_lane()
+        self.collect_lane_results()
         self._waking.announce(self.stream.store, now_ns)
         while self._waking.is_busy:
             is_busy = False
@@ -368,7 +368,7 @@ class StreamHost:
 
     # -- changes from outside
 
-    def tell_purged(
+    def report_purged(
         self, subject: str | None, removed: Removed, now_ns: int, *, is_single: bool = False
     ) -> None:
         """Report messages removed by a purge or a rollup to the consumers.
@@ -376,7 +376,7 @@ class StreamHost:
         With `is_single` exactly one message was removed; it counts as deleted, as in the reference.
         """
         if is_single:
-            self.tell_removed(removed)
+            self.report_removed(removed)
             removed = NOTHING_REMOVED
         for consumer in list(self.consumers.values()):
             self._take(consumer, consumer.purged(subject, removed.seqs, now_ns))

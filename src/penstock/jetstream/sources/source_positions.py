@@ -76,7 +76,7 @@ class Positions:
         self._kept_seq = kept.at_seq
         stream.recall_sources({ref.index_name: ref for ref in kept.sources}, kept.at_seq)
 
-    def settle(self, stream: Stream) -> None:
+    def trim_to(self, stream: Stream) -> None:
         """After recovery: rewrite a file that covers more than the stream has."""
         if self._kept_seq > stream.last_seq:
             self.write(self._value(stream))

@@ -145,7 +145,7 @@ class SourceReader:
         """Do what is due: send a request, or give up waiting for a reply or a heartbeat."""
         if self.due_ns is None or now_ns < self.due_ns:
             return
-        self._host.hear_lane()
+        self._host.collect_lane_results()
         if self.is_waiting:
             self._ask(now_ns)
         elif not self._is_feeding:
@@ -157,7 +157,7 @@ class SourceReader:
 
     def _ask(self, now_ns: int) -> None:
         host, copier = self._host, self._copier()
-        host.hear_lane()
+        host.collect_lane_results()
         if self._is_mirror:
             self.progress.seq = host.stream.last_seq
         self._asked_ns = now_ns
@@ -213,8 +213,8 @@ class SourceReader:
         self.due_ns = earliest_ns + pause_ns + jitter_ns
 
     def _let_go(self) -> None:
-        self._host.hear_lane()
-        self.hear()  # covers a reader that the host no longer lists
+        self._host.collect_lane_results()
+        self.collect_results()  # covers a reader that the host no longer lists
         self._listen(NOWHERE)
         self._drop_delivery()
         self._is_feeding = False
@@ -281,7 +281,7 @@ class SourceReader:
 
     def _connect(self, made: ConsumerCreated, now_ns: int) -> None:
         progress = self.progress
-        self._host.hear_lane()
+        self._host.collect_lane_results()
         if self._is_mirror:
             self._skip_to(made.delivered_seq)
             progress.seq = max(made.delivered_seq, self._host.stream.last_seq)
@@ -373,7 +373,7 @@ class SourceReader:
             is_free = self._is_feeding and self._stuck is None
             self._lane.is_open = is_free and self._may_copy
 
-    def hear(self) -> None:
+    def collect_results(self) -> None:
         """Record what the lane has stored."""
         if self._lane is not None and self._lane.take_news():
             self._heard_ns = self._lane.heard_ns
@@ -403,7 +403,7 @@ class SourceReader:
 
     def _store(self, msg: Inbound, ref: AckRef, now_ns: int) -> None:
         host = self._host
-        host.hear_lane()
+        host.collect_lane_results()
         if host.is_hindered:
             self.progress.undo(ref.stream_seq - 1)
             self._again(now_ns, failed=True)

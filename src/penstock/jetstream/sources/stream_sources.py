@@ -128,10 +128,10 @@ class StreamSources:
             self._deadline_queue.note(feed, feed.due_ns)
         self._host.note(self)
 
-    def hear(self) -> None:
+    def collect_results(self) -> None:
         """Record what the readers' lanes have stored."""
         for feed in self._feeds():
-            feed.hear()
+            feed.collect_results()
 
     def receive(self, wire: Listen, msg: Inbound, now_ns: int) -> None:
         """Pass a message to the reader of this subscription, unless the reader no longer listens

@@ -66,7 +66,7 @@ class AckIntake:
     def _pass_on(
         self, driver: StreamDriver, consumer: Consumer, acked: Acked, *, is_awaited: bool
     ) -> None:
-        driver.host.acked(consumer, acked.effects, acked.settled, is_awaited=is_awaited)
+        driver.host.acked(consumer, acked.effects, acked.acked_spans, is_awaited=is_awaited)
         driver.mark()
 
     def forget(self, consumer: Consumer) -> None:

@@ -362,7 +362,7 @@ class StreamDriver:
 
     def _made(self, making: Commit, failure: Exception | None) -> None:
         self._making = False
-        making.told(failure)
+        making.on_done(failure)
         if self.host.is_closed:
             self._leave()
             return

@@ -38,7 +38,7 @@ def trace_publish(
     if batch_account and not trace.only:
         _publish_batched(trace, host, batch_account, stored, now_ns)
         return
-    host.hear_lane()
+    host.collect_lane_results()
     try:
         planned = host.stream.plan(stored, now_ns)
     except StoreError as error:

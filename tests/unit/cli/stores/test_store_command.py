@@ -276,7 +276,7 @@ def test_damaged_consumers_are_found_repaired_and_kept(
     consumer = ConsumerStateStore.create(disk, "worker", incarnation=INCARNATION)
     for seq in (1, 2):  # what lies before something durable cannot be a write cut short
         consumer.delivered(seq, seq, seq)
-        consumer.settle()
+        consumer.sync_all()
     consumer.close()
     harm(stream / "obs" / "worker.log0", 70)
     code, store = told(capsys, "verify", str(stream))

@@ -310,11 +310,11 @@ def test_settled_sequences_are_reported_to_a_stream_that_keeps_them() -> None:
     stage.pull("2")
     one, two = stage.deliveries()
     stage.ack(two)
-    assert stage.settled == ((2, 2),)
+    assert stage.acked_spans == ((2, 2),)
     stage.ack(two)
-    assert stage.settled == ()
+    assert stage.acked_spans == ()
     stage.ack(one, b"+TERM")
-    assert stage.settled == ((1, 1),)
+    assert stage.acked_spans == ((1, 1),)
 
 
 def test_without_acks_delivery_settles() -> None:
@@ -329,7 +329,7 @@ def test_an_ack_of_all_settles_each_one_delivered() -> None:
     stage = Stage(cfg, before=["a", "b", "a"], by_interest=True)
     stage.pull("2")
     stage.ack(stage.deliveries()[1])
-    assert stage.settled == ((1, 1), (3, 3))
+    assert stage.acked_spans == ((1, 1), (3, 3))
 
 
 def test_a_message_is_needed_until_it_is_settled_and_only_if_it_matches() -> None:

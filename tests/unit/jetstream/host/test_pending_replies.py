@@ -163,7 +163,7 @@ def test_a_lazy_stream_has_written_what_it_acknowledges() -> None:
     rig = Rig(lazy=True)
     rig.publish("a")
     commits = rig.host.begin_commit()
-    assert [commit.told.func for commit in commits] == [rig.host.stream.store.synced]
+    assert [commit.on_done.func for commit in commits] == [rig.host.stream.store.synced]
     rig.run(commits)
     assert set(rig.left()) == {"a"}
 
@@ -209,7 +209,7 @@ class Consuming(Rig):
         ref = parse_ack_subject(f"$JS.ACK.S.c.1.{seq}.{seq}.{NOW_NS}.0")
         assert ref is not None
         acked = self.consumer.ack(ref, reply, b"", b"+ACK", NOW_NS)
-        self.host.acked(self.consumer, acked.effects, acked.settled, is_awaited=bool(reply))
+        self.host.acked(self.consumer, acked.effects, acked.acked_spans, is_awaited=bool(reply))
 
 
 def test_an_ack_is_confirmed_when_it_is_durable() -> None:

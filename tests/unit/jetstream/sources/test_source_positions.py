@@ -48,7 +48,7 @@ class Kept(Run):
         self.stream = Stream(self.cfg, self.store, created_ns=1)
         self.positions.recall(self.stream)
         assert self.stream.recover(self.now_ns) is None
-        self.positions.settle(self.stream)
+        self.positions.trim_to(self.stream)
 
     def copy(self, source: StreamSource, seq: int) -> None:
         msg = Inbound("s.a", "", b"", b"")

@@ -138,7 +138,9 @@ cdef class AckPending:
         self.take(row)
         return found
 
-    def settle(self, list spans not None, tuple delivered not None, tuple floor not None) -> tuple:
+    def remove_spans(
+        self, list spans not None, tuple delivered not None, tuple floor not None
+    ) -> tuple:
         """Remove the sequences in these spans, in order, and advance the floor after each: to the
         last delivery if nothing remains, or to just before the lowest remaining entry if the
         removed delivery directly followed the floor.

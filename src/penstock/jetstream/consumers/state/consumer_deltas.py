@@ -121,7 +121,7 @@ class ConsumerState:
             return self._ack_each(spans)
         delivered = (self.delivered_consumer, self.delivered_stream)
         floor = (self.floor_consumer, self.floor_stream)
-        floor, known = self.pending.settle(spans, delivered, floor)
+        floor, known = self.pending.remove_spans(spans, delivered, floor)
         self.floor_consumer, self.floor_stream = floor
         return known
 
@@ -137,8 +137,8 @@ class ConsumerState:
         """Acknowledge everything up to this delivery; no effect below the floor."""
         if stream_seq < self.floor_stream:
             return
-        for settled in self.pending.through(stream_seq) if self.redelivered else ():
-            self.redelivered.pop(settled, None)
+        for acked in self.pending.through(stream_seq) if self.redelivered else ():
+            self.redelivered.pop(acked, None)
         self.pending.drop_through(stream_seq)
         self._raise_floor(consumer_seq, stream_seq)
 

@@ -362,7 +362,7 @@ class ConsumerStateStore:
         if work.prepared is not None and work.prepared is self._next:
             self._next_synced = True
 
-    def settle(self) -> None:
+    def sync_all(self) -> None:
         """Write and sync until nothing is pending. Blocks."""
         while work := self.pending_sync():
             try:
@@ -381,7 +381,7 @@ class ConsumerStateStore:
             return
         try:
             if not (self._failure or self._is_closing):
-                self.settle()
+                self.sync_all()
         finally:
             self._slots.close()
             for file in self._log_files:

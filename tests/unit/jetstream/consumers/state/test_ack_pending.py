@@ -57,7 +57,7 @@ class Twin:
 
     def settle(self, run: list[tuple[int, int]]) -> None:
         top = (10_000, 10_000)
-        floor, known = self.real.settle(run, top, self.floor)
+        floor, known = self.real.remove_spans(run, top, self.floor)
         assert list(each(known)) == self._settled(run, top)
         assert floor == self.floor
         self.floor = (0, 0) if not self.naive else self.floor

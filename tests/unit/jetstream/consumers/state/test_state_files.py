@@ -191,14 +191,14 @@ def test_a_log_grows_with_the_checkpoint_it_follows() -> None:
     store = new(SimDisk())
     for n in range(1, 2001):
         store.delivered(n, n, T0)
-    store.settle()
+    store.sync_all()
     assert store._log.half_bytes >= store.state.encoded_bytes()
 
 
 def test_more_changes_than_the_log_has_room_for_become_a_checkpoint() -> None:
     run = Run(SimDisk(), 3)
     run.changes(2000)
-    run.store.settle()
+    run.store.sync_all()
     for harmed in (None, 0, 1):
         image = run.disk.crash(Choice())
         if harmed is not None:
@@ -208,11 +208,11 @@ def test_more_changes_than_the_log_has_room_for_become_a_checkpoint() -> None:
         assert report.lost is None
 
 
-def test_a_state_replaced_as_a_whole_is_durable_after_settling() -> None:
+def test_a_state_replaced_as_a_whole_is_durable_after_sync_all() -> None:
     run = settled()
     other = ConsumerState(9, 90, 4, 40, {50: (5, T0), 60: (6, T0)}, {50: 2})
     run.store.replace(other)
-    run.store.settle()
+    run.store.sync_all()
     assert reopened(run.disk.crash(Lose()))[0].state == other
 
 
@@ -245,7 +245,7 @@ def test_one_sync_is_out_at_a_time_and_covers_what_was_written_before_it() -> No
     work.run()
     store.synced(work)
     assert (store.durable_seq, store.recorded_seq) == (1, 2)
-    store.settle()
+    store.sync_all()
     assert store.durable_seq == 2
 
 
@@ -255,7 +255,7 @@ def test_a_failed_sync_is_final_and_the_synced_state_survives() -> None:
     run.change()
     run.disk.fail_nth(1, DiskFault.SYNC_ERROR)
     with pytest.raises(SyncFailed):
-        run.store.settle()
+        run.store.sync_all()
     run.disk.heal()
     for write in (run.store.flush, run.store.pending_sync):
         with pytest.raises(SyncFailed):
