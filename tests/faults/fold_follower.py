@@ -35,6 +35,7 @@ class Follow:
     path: str
     kind: str
     mutant: bool = False
+    scope: str = ""
 
     def line(self) -> bytes:
         return json.dumps(asdict(self)).encode() + b"\n"
@@ -44,6 +45,7 @@ class Follow:
         return Fold.open(
             self.url,
             self.path,
+            scope=self.scope,
             backend=kind.store,
             options=kind.options,
             batch=STEPS,

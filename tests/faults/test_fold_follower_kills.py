@@ -7,13 +7,7 @@ it; and at the end the fold is what the bucket is. A fold that repairs nothing i
 
 from __future__ import annotations
 
-import asyncio
-import os
-import signal
-import sys
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
-from pathlib import Path
+from contextlib import asynccontextmanager
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -28,68 +22,23 @@ from penstock.kv.kv_connection import NatsConfig, NatsConnection
 from penstock.server.config.options import Options
 from support.folds import DURABLE, contents
 from support.following import folded_up_to, live, ready
+from support.killed_followers import victims
 from support.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
     from penstock.kv.bucket import NatsBucket
 
 LONG_ROUNDS = 10
-PROGRAM = Path(__file__).with_name("fold_follower.py")
 KINDS = ["append-log, compacting", "sqlite", "lmdb"]
 LIVES = 4
 MUTANT_LIVES_MAX = 30
 KEYS = 40
 WRITTEN_MAX = 120
 WORDS_MAX = 12
-
-
-@dataclass
-class Victims:
-    """Makes victims, one at a time."""
-
-    process: asyncio.subprocess.Process
-
-    async def live_and_die(self, task: Follow, words: int) -> list[str]:
-        """One life, killed when it has said so much, or is ready; what it said."""
-        assert self.process.stdin is not None
-        self.process.stdin.write(task.line())
-        word, _, pid = (await self._line()).partition(" ")
-        assert word == "pid", word
-        said: list[str] = []
-        while (line := await self._line()) != "gone":
-            said.append(line)
-            if len(said) == words or line == "ready":
-                with suppress(ProcessLookupError):
-                    os.kill(int(pid), signal.SIGKILL)
-        return said
-
-    async def _line(self) -> str:
-        assert self.process.stdout is not None
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            line = await self.process.stdout.readline()
-        assert line, "the program that makes victims has died"
-        return line.decode().strip()
-
-
-@asynccontextmanager
-async def victims() -> AsyncIterator[Victims]:
-    tests = str(Path(__file__).parents[1])
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        str(PROGRAM),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([tests, *sys.path])},
-    )
-    try:
-        yield Victims(process)
-    finally:
-        assert process.stdin is not None
-        process.stdin.close()
-        await process.wait()
 
 
 @asynccontextmanager

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from support.bucket_lives import Life
+from support.killed_followers import victims
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,4 +28,6 @@ FIRST_SEED = int(os.environ.get("PENSTOCK_FIRST_SEED", "1"))
 async def test_fold_equals_its_bucket_or_reports_why_not(
     start: Starter, tmp_path: Path, seed: int
 ) -> None:
-    await Life(start("", "-js", "-sd", "store"), tmp_path, seed).run()
+    async with victims() as killed:
+        outcome = await Life(start("", "-js", "-sd", "store"), tmp_path, seed, killed).run()
+    print(f"outcome {outcome}")
