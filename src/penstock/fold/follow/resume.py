@@ -1,7 +1,7 @@
 """Finds the position from which a fold watches its bucket, and repairs the fold after a gap.
 
-`Beginning.find` reads the state of the log, decides with `repair_policy`, repairs if necessary, and
-returns the position for the watch. A repair commits its deletes before the watch that lists all
+`ResumePlanner.find` reads the state of the log, decides with `repair_policy`, repairs if necessary,
+and returns the position for the watch. A repair commits its deletes before the watch that lists all
 values is created, so a key that was deleted and written again in the gap ends with its new value. A
 repair that fails raises, and leaves the cursor so that the next attempt finds the same gap. The
 watch loop calls `find` or `mirror` before each watch.
@@ -86,7 +86,7 @@ class Anchor(NamedTuple):
         return {name: count for name, count in counts.items() if count is not None}
 
 
-class Beginning:
+class ResumePlanner:
     """Finds the start of a fold with a store. `fold_in` parses, applies and commits updates."""
 
     def __init__(

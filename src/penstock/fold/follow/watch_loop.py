@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 from penstock.fold.follow.batch_buffer import HYDRATE_UPDATES, BatchConfig, Pending, Rejections
 from penstock.fold.follow.event_stream import Arrivals
 from penstock.fold.follow.repair_policy import FoldStart, HeldEntry, Mode, how_to_start
-from penstock.fold.follow.resume import Anchor, Beginning
+from penstock.fold.follow.resume import Anchor, ResumePlanner
 from penstock.fold.follow.store_worker import LEAVE_SECONDS
 from penstock.kv.contract import HEARTBEAT_SECONDS
 from penstock.kv.errors import ApplyError, CursorExpired, LogReset, RepairRefused, ValuesLost
@@ -118,7 +118,7 @@ class FoldLoop(Generic[T]):
         cursor: WatchCursor = WatchCursor.NONE,
         aside: Aside | None = None,
     ) -> None:
-        """With `aside`, the run starts with a resync; see `Beginning.mirror`."""
+        """With `aside`, the run starts with a resync; see `ResumePlanner.mirror`."""
         self._aside = aside
         self._watcher = watcher
         self._scope = scope
@@ -185,7 +185,7 @@ class FoldLoop(Generic[T]):
         self._is_listed = False
         if self._committer is None:
             return await self._begin_without_store()
-        beginning = Beginning(
+        planner = ResumePlanner(
             self._watcher,
             self._scope,
             self._repair,
@@ -194,7 +194,7 @@ class FoldLoop(Generic[T]):
             self._around.listener.repairing,
         )
         aside, self._aside = self._aside, None
-        anchor = await (beginning.find() if aside is None else beginning.mirror(aside))
+        anchor = await (planner.find() if aside is None else planner.mirror(aside))
         self._applied = self._told = self._committer.store.cursor
         return anchor
 
