@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     NextEvents = Callable[[], Coroutine[Any, Any, Sequence[WatchEvent]]]
 
 
-class Arrivals:
+class EventStream:
     """The events of a watch: in batches if the watch supports them, else one by one."""
 
     def __init__(self, watch: AsyncIterator[WatchEvent]) -> None:

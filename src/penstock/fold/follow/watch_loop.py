@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from penstock.fold.follow.batch_buffer import HYDRATE_UPDATES, BatchConfig, Pending, Rejections
-from penstock.fold.follow.event_stream import Arrivals
+from penstock.fold.follow.event_stream import EventStream
 from penstock.fold.follow.repair_policy import FoldStart, HeldEntry, Mode, how_to_start
 from penstock.fold.follow.resume import Anchor, ResumePlanner
 from penstock.fold.follow.store_worker import LEAVE_SECONDS
@@ -142,7 +142,7 @@ class FoldLoop(Generic[T]):
                 async with contextlib.AsyncExitStack() as stack:
                     events = await self._unless_stopped(self._watching(stack))
                     if events is not None:
-                        await self._serve(Arrivals(events))
+                        await self._serve(EventStream(events))
                 return self._told
             except (CursorExpired, LogReset, ValuesLost) as gap:
                 log.warning("the watch cannot go on reason=%s", gap)
@@ -234,7 +234,7 @@ class FoldLoop(Generic[T]):
 
     # -- serving
 
-    async def _serve(self, events: Arrivals) -> None:
+    async def _serve(self, events: EventStream) -> None:
         bells: list[asyncio.Task[Any]] = [asyncio.create_task(self._around.stop.wait())]
         if self._around.exports is not None:
             bells.append(asyncio.create_task(self._around.exports.asked()))
@@ -250,7 +250,7 @@ class FoldLoop(Generic[T]):
             for task in (*bells, *events.close()):
                 task.cancel()
 
-    async def _serve_until_stopped(self, events: Arrivals, bells: list[asyncio.Task[Any]]) -> None:
+    async def _serve_until_stopped(self, events: EventStream, bells: list[asyncio.Task[Any]]) -> None:
         stop, exports = self._around.stop, self._around.exports
         clock = asyncio.get_running_loop().time
         while True:
@@ -267,7 +267,7 @@ class FoldLoop(Generic[T]):
             elif events.is_ready and not self._is_held_back and not await self._take(events):
                 return
 
-    async def _wait(self, events: Arrivals, bells: list[asyncio.Task[Any]]) -> None:
+    async def _wait(self, events: EventStream, bells: list[asyncio.Task[Any]]) -> None:
         """Wait until something is ready; request no events while held back by a failing store."""
         waited: set[asyncio.Future[Any]] = {*bells}
         if not self._is_held_back:
@@ -283,7 +283,7 @@ class FoldLoop(Generic[T]):
         failing = self._committer is not None and self._committer.failures > 0
         return failing and self._pending.is_full
 
-    async def _take(self, events: Arrivals) -> bool:
+    async def _take(self, events: EventStream) -> bool:
         """Process the received events; return False if the watch has ended."""
         try:
             arrived = events.take()
