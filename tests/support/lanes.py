@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 REPLIES = ("in", "r", "r1", "r2", "r3")
 
 
-class Subscribers:
+class LaneSubscribers:
     """Those who get what the lane sends."""
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -80,7 +80,7 @@ class LaneStage(Stage):
     """A stage that wakes its consumer as the edge does: directly, when all else has left."""
 
     def __init__(self, cfg: ConsumerConfig, **how: Any) -> None:
-        self.subscribers = Subscribers(REPLIES)
+        self.subscribers = LaneSubscribers(REPLIES)
         self.ran = 0
         super().__init__(cfg, outlet=self.subscribers.outlet, **how)
 

@@ -175,7 +175,7 @@ class Fold:
 
         It raises `ChangesLost` if its reader falls too far behind.
         """
-        return self._of.followers.changes()
+        return self._of.subscribers.changes()
 
     # -- reading
 

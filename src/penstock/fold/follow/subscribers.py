@@ -96,7 +96,7 @@ class _Wanted:
         return False
 
 
-class Followers:
+class Subscribers:
     """All waiting tasks and readers of one fold."""
 
     def __init__(self) -> None:

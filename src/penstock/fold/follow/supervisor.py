@@ -33,7 +33,7 @@ from penstock.fold.follow.open_target import open_store
 from penstock.fold.follow.outbox_file import OutboxFile
 from penstock.fold.follow.resync import Aside, Resynced
 from penstock.fold.follow.store_worker import Worker
-from penstock.fold.follow.subscribers import Followers
+from penstock.fold.follow.subscribers import Subscribers
 from penstock.fold.follow.watch_loop import FoldLoop, LoopContext, WatchListener
 from penstock.fold.follow.write_outbox import Outbox
 from penstock.fold.store.atomic_files import check_writable
@@ -100,7 +100,7 @@ class Supervisor:
         self.setup = setup
         self.store: SnapshotStore | None = None
         self.worker = Worker()
-        self.followers = Followers()
+        self.subscribers = Subscribers()
         self.exports = Exports()
         self.access = BucketAccess(setup.origin)
         self.outbox: Outbox | None = None
@@ -192,7 +192,7 @@ class Supervisor:
         if log and not is_same_log(self.store.meta.identity, log):
             await self._turn_to(revision, log)
         if not self.has(revision, log):
-            await self.followers.wait_for(revision, log)
+            await self.subscribers.wait_for(revision, log)
 
     async def _turn_to(self, revision: int, log: str) -> None:
         """Check the bucket's log now instead of at the next heartbeat, and restart the watch if it
@@ -354,7 +354,7 @@ class Supervisor:
 
     def _end(self, reason: FoldError) -> None:
         self.ready.set()
-        self.followers.close(reason)
+        self.subscribers.close(reason)
         self.exports.close()
 
 
@@ -383,7 +383,7 @@ class _Progress(WatchListener):
     def committed(self, updates: Sequence[KvUpdate], cursor: WatchCursor, *, is_live: bool) -> None:
         self._of.stored(is_live=is_live)
         assert self._of.store is not None
-        self._of.followers.committed(updates, cursor.rank, self._of.store.meta.identity)
+        self._of.subscribers.committed(updates, cursor.rank, self._of.store.meta.identity)
 
     def refused(self, error: Exception) -> None:
         self._of.refused(error)

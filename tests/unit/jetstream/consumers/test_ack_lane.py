@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.api.ack_protocol import Verb, parse_ack, parse_ack_subject
-from support.lanes import Subscribers
+from support.lanes import LaneSubscribers
 
 SEQ_MAX = 10**19 - 1
 
@@ -43,7 +43,7 @@ def plain(subject: str, payload: bytes) -> tuple[int, int, int] | None:
 def test_it_takes_what_is_plain_and_passes_on_the_rest(
     subject: str, payload: bytes, reply: str
 ) -> None:
-    subscribers = Subscribers(())
+    subscribers = LaneSubscribers(())
     subscribers.acknowledge(subject, payload, reply)
     expected = None if reply else plain(subject, payload)
     if expected is None:
@@ -54,7 +54,7 @@ def test_it_takes_what_is_plain_and_passes_on_the_rest(
 
 @pytest.mark.parametrize("scope", ["", "_.hash."])
 def test_acks_that_follow_each_other_become_one_span(scope: str) -> None:
-    subscribers = Subscribers(())
+    subscribers = LaneSubscribers(())
     for seq, consumer_seq in ((5, 1), (6, 2), (7, 3), (9, 4), (8, 5), (9, 7)):
         subscribers.acknowledge(f"$JS.ACK.{scope}S.C.1.{seq}.{consumer_seq}.99.0")
     assert subscribers.collected() == [(5, 7, 3), (9, 9, 4), (8, 8, 5), (9, 9, 7)]
@@ -62,13 +62,13 @@ def test_acks_that_follow_each_other_become_one_span(scope: str) -> None:
 
 
 def test_an_ack_with_headers_is_passed_on() -> None:
-    subscribers = Subscribers(())
+    subscribers = LaneSubscribers(())
     subscribers.acknowledge("$JS.ACK.S.C.1.1.1.9.0", header=b"NATS/1.0\r\nA: b\r\n\r\n")
     assert subscribers.refused
 
 
 def test_a_consumer_that_is_closed_is_passed_on_and_leaves_nothing() -> None:
-    subscribers = Subscribers(())
+    subscribers = LaneSubscribers(())
     subject = "$JS.ACK.S.C.1.1.1.9.0"
     subscribers.acknowledge(subject)
     subscribers.acks.close("S", "C")

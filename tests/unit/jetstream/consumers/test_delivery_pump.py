@@ -11,13 +11,13 @@ from penstock.store.filestore import FileStore
 from penstock.store.memstore import MemStore
 from penstock.testing.sim_disk import SimDisk
 from support.consuming import T0, pull_config, seq_of
-from support.lanes import LaneStage, Subscribers
+from support.lanes import LaneStage, LaneSubscribers
 
 FAR = 2**40
 
 
 def run_of(
-    pump: Pump, subscribers: Subscribers, **how: object
+    pump: Pump, subscribers: LaneSubscribers, **how: object
 ) -> tuple[DeliveryRun, list[Deliver]]:
     """A run to `in` without bounds but for those given, and what came of it."""
     bounds: dict[str, object] = {
@@ -36,7 +36,7 @@ def run_of(
     return run, [one for one in subscribers.take() if isinstance(one, Deliver)]
 
 
-def pump_over(store: MemStore, subscribers: Subscribers) -> Pump:
+def pump_over(store: MemStore, subscribers: LaneSubscribers) -> Pump:
     router, interest = subscribers.outlet
     log = store.lane_parts()["log"]
     return Pump(log=log, router=router, interest=interest, ack_prefix="$JS.ACK.S.C.")
@@ -50,7 +50,7 @@ def filled(messages: int, payload: bytes = b"") -> MemStore:
 
 
 def test_the_number_to_come_is_counted_down_with_every_message() -> None:
-    subscribers = Subscribers(["in"])
+    subscribers = LaneSubscribers(["in"])
     pump = pump_over(filled(4), subscribers)
     run, got = run_of(pump, subscribers, to_come=3, counted_to=3)
     assert [one.reply for one in got] == [
@@ -63,7 +63,7 @@ def test_the_number_to_come_is_counted_down_with_every_message() -> None:
 
 
 def test_numbers_of_every_length_are_written_whole() -> None:
-    subscribers = Subscribers(["in"])
+    subscribers = LaneSubscribers(["in"])
     pump = pump_over(filled(1), subscribers)
     powers = [10**digits for digits in range(20)] + [2**32, 2**63, 2**64 - 1]
     for number in [near for power in powers for near in (power - 1, power, power + 1)]:
@@ -73,7 +73,7 @@ def test_numbers_of_every_length_are_written_whole() -> None:
 
 
 def test_sizes_are_those_of_the_other_lane() -> None:
-    subscribers = Subscribers(["in"])
+    subscribers = LaneSubscribers(["in"])
     run, got = run_of(pump_over(filled(5, b"xy"), subscribers), subscribers)
     sizes = [len(one.subject) + len(one.reply) + len(one.payload) for one in got]
     flows = [len("in") + len(one.reply) + len(one.payload) for one in got]
@@ -81,7 +81,7 @@ def test_sizes_are_those_of_the_other_lane() -> None:
 
 
 def test_a_run_ends_with_the_message_that_reaches_a_bound() -> None:
-    subscribers = Subscribers(["in"])
+    subscribers = LaneSubscribers(["in"])
     pump = pump_over(filled(9), subscribers)
     for bound in ({"msgs_max": 3}, {"size_max": 101}, {"flow_max": 101}):
         run, got = run_of(pump, subscribers, **bound)
@@ -89,7 +89,7 @@ def test_a_run_ends_with_the_message_that_reaches_a_bound() -> None:
 
 
 def test_gaps_and_filters_make_spans() -> None:
-    subscribers = Subscribers(["in"])
+    subscribers = LaneSubscribers(["in"])
     store = filled(9)
     store.remove(2)
     pump = pump_over(store, subscribers)
@@ -105,7 +105,7 @@ def test_gaps_and_filters_make_spans() -> None:
 
 
 def test_a_row_is_gone_along_up_to_what_is_not_there() -> None:
-    subscribers = Subscribers(["in"])
+    subscribers = LaneSubscribers(["in"])
     store = filled(9)
     store.remove(7)
     pump = pump_over(store, subscribers)
@@ -116,7 +116,7 @@ def test_a_row_is_gone_along_up_to_what_is_not_there() -> None:
 
 
 def test_headers_alone_tell_the_size_of_what_is_left_out() -> None:
-    subscribers = Subscribers(["in"])
+    subscribers = LaneSubscribers(["in"])
     store = MemStore()
     for header, size in ((b"", 0), (b"NATS/1.0\r\nA: b\r\n\r\n", 70_000)):
         store.append("s", header, b"z" * size, T0)
@@ -140,7 +140,7 @@ def test_the_last_of_each_subject_takes_the_compiled_lane() -> None:
 
 
 def test_a_rare_subject_is_found_beyond_many_others() -> None:
-    subscribers = Subscribers(["in"])
+    subscribers = LaneSubscribers(["in"])
     store = filled(5000)
     store.append("t.x", b"", b"", T0 + 5000)
     pump = pump_over(store, subscribers)
@@ -152,7 +152,7 @@ def test_a_rare_subject_is_found_beyond_many_others() -> None:
 
 
 def test_large_messages_arrive_whole() -> None:
-    subscribers = Subscribers(["in"])
+    subscribers = LaneSubscribers(["in"])
     store = MemStore()
     sizes = [0, 1, 7000, 8192, 70_000, 1_048_576, 5]
     for size in sizes:
