@@ -64,7 +64,7 @@ class Rejections:
             log.exception("an update could not be parsed key=%s", key)
 
 
-class Pending(Generic[T]):
+class BatchBuffer(Generic[T]):
     """The current batch: `raw` updates for the store, `batch` (parsed) for the application."""
 
     def __init__(

@@ -1,6 +1,6 @@
 """The watch loop: receive updates, apply them, commit them, then report the cursor.
 
-    watcher ──► pending ──► apply (yours) ──► store, data and cursor ──► on_applied
+    watcher ──► buffer ──► apply (yours) ──► store, data and cursor ──► on_applied
 
 Invariant: everything up to a stored or reported cursor has been applied; receiving updates does not
 move the cursor. A batch that the store rejected is committed before or with later updates. If
@@ -18,7 +18,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from penstock.fold.follow.batch_buffer import HYDRATE_UPDATES, BatchConfig, Pending, Rejections
+from penstock.fold.follow.batch_buffer import HYDRATE_UPDATES, BatchBuffer, BatchConfig, Rejections
 from penstock.fold.follow.event_stream import EventStream
 from penstock.fold.follow.repair_policy import FoldStart, HeldEntry, Mode, how_to_start
 from penstock.fold.follow.resume import Anchor, ResumePlanner
@@ -133,7 +133,7 @@ class FoldLoop(Generic[T]):
         self._hydrated = 0
         self._is_listed = False
         """The watch has delivered everything that existed; the store may not have it yet."""
-        self._pending: Pending[T] = self._nothing_pending()
+        self._buffer: BatchBuffer[T] = self._empty_buffer()
 
     async def run(self) -> WatchCursor:
         """Run until stopped or until the watch ends, repairing gaps; return the cursor reached."""
@@ -180,7 +180,7 @@ class FoldLoop(Generic[T]):
     # -- start
 
     async def _begin(self) -> Anchor:
-        self._pending = self._nothing_pending()
+        self._buffer = self._empty_buffer()
         self._hydrated = 0
         self._is_listed = False
         if self._committer is None:
@@ -212,9 +212,9 @@ class FoldLoop(Generic[T]):
         self._applied = WatchCursor.NONE
         return Anchor(0, "", info.last_seq)
 
-    def _nothing_pending(self) -> Pending[T]:
+    def _empty_buffer(self) -> BatchBuffer[T]:
         store = None if self._committer is None else self._committer.store
-        return Pending(
+        return BatchBuffer(
             self._batch,
             hydrate_max=getattr(store, "hydrate_batch", HYDRATE_UPDATES),
             parse=self._application.parse,
@@ -226,9 +226,9 @@ class FoldLoop(Generic[T]):
     async def _fold_in(self, updates: Sequence[KvUpdate], cursor: WatchCursor) -> None:
         """Parse, apply and commit the updates of a repair with the given cursor."""
         assert self._committer is not None
-        self._pending.receive(updates, 0.0)
+        self._buffer.receive(updates, 0.0)
         await self._apply()
-        self._pending = self._nothing_pending()
+        self._buffer = self._empty_buffer()
         await self._committer.commit(updates, cursor)
         self._around.listener.committed(updates, cursor, is_live=False)
 
@@ -250,7 +250,9 @@ class FoldLoop(Generic[T]):
             for task in (*bells, *events.close()):
                 task.cancel()
 
-    async def _serve_until_stopped(self, events: EventStream, bells: list[asyncio.Task[Any]]) -> None:
+    async def _serve_until_stopped(
+        self, events: EventStream, bells: list[asyncio.Task[Any]]
+    ) -> None:
         stop, exports = self._around.stop, self._around.exports
         clock = asyncio.get_running_loop().time
         while True:
@@ -260,7 +262,7 @@ class FoldLoop(Generic[T]):
             if stop.is_set():
                 await self._flush()
                 return
-            if self._pending.is_due(clock()):
+            if self._buffer.is_due(clock()):
                 await self._flush()
             elif exports is not None and exports.is_asked:
                 await exports.serve(self._export)
@@ -272,7 +274,7 @@ class FoldLoop(Generic[T]):
         waited: set[asyncio.Future[Any]] = {*bells}
         if not self._is_held_back:
             waited.add(events.next())
-        deadline = self._pending.deadline
+        deadline = self._buffer.deadline
         seconds = None
         if deadline is not None:
             seconds = max(0.0, deadline - asyncio.get_running_loop().time())
@@ -281,7 +283,7 @@ class FoldLoop(Generic[T]):
     @property
     def _is_held_back(self) -> bool:
         failing = self._committer is not None and self._committer.failures > 0
-        return failing and self._pending.is_full
+        return failing and self._buffer.is_full
 
     async def _take(self, events: EventStream) -> bool:
         """Process the received events; return False if the watch has ended."""
@@ -307,15 +309,15 @@ class FoldLoop(Generic[T]):
             await self._receive([event])
         elif isinstance(event, Bookmark):
             self._around.listener.received(event.cursor.rank)
-            self._pending.bookmark(event.cursor.rank, asyncio.get_running_loop().time())
+            self._buffer.bookmark(event.cursor.rank, asyncio.get_running_loop().time())
         elif isinstance(event, CaughtUp):
             await self._caught_up()
 
     async def _receive(self, updates: Sequence[KvUpdate]) -> None:
         self._hydrated += len(updates)
-        for portion in self._pending.in_portions(updates):
-            self._pending.receive(portion, asyncio.get_running_loop().time())
-            if self._pending.is_full and not (self._committer and self._committer.failures):
+        for portion in self._buffer.in_portions(updates):
+            self._buffer.receive(portion, asyncio.get_running_loop().time())
+            if self._buffer.is_full and not (self._committer and self._committer.failures):
                 await self._flush()
 
     async def _caught_up(self) -> None:
@@ -326,33 +328,33 @@ class FoldLoop(Generic[T]):
 
     async def _go_live(self) -> None:
         """Report the catch-up, once, when the store has everything the watch listed."""
-        if not self._is_listed or self._pending.is_caught_up:
+        if not self._is_listed or self._buffer.is_caught_up:
             return
         if self._committer is not None and self._hydrated >= SETTLED_UPDATES_MIN:
             await self._committer.settle()
         if self._committer is not None and self._anchor is not None:
             await self._committer.listed(self._anchor.losses)
-        self._pending.is_caught_up = True
+        self._buffer.is_caught_up = True
         self._around.listener.caught_up()
 
     # -- applying and committing
 
     async def _flush(self) -> None:
-        pending = self._pending
-        if pending.is_empty and not (self._committer and self._committer.has_news):
-            pending.settled()
+        buffer = self._buffer
+        if buffer.is_empty and not (self._committer and self._committer.has_news):
+            buffer.settled()
             return
         await self._apply()
-        if pending.high is not None and pending.high > self._applied.rank:
-            self._applied = WatchCursor.of(pending.high)
-        updates = pending.raw
+        if buffer.high is not None and buffer.high > self._applied.rank:
+            self._applied = WatchCursor.of(buffer.high)
+        updates = buffer.raw
         has_it = self._committer is None or await self._committer.try_commit(updates, self._applied)
-        pending.settled()
+        buffer.settled()
         if not has_it:
             self._refused()
             return
-        pending.raw_is_stored()
-        self._around.listener.committed(updates, self._applied, is_live=pending.is_caught_up)
+        buffer.raw_is_stored()
+        self._around.listener.committed(updates, self._applied, is_live=buffer.is_caught_up)
         if self._applied != self._told:
             self._told = self._applied
             if self._application.on_applied is not None:
@@ -364,12 +366,12 @@ class FoldLoop(Generic[T]):
         committer = self._committer
         assert committer is not None
         assert committer.error is not None
-        self._pending.deadline = asyncio.get_running_loop().time() + self._retry_seconds()
+        self._buffer.deadline = asyncio.get_running_loop().time() + self._retry_seconds()
         self._around.listener.refused(committer.error)
 
     async def _apply(self) -> None:
         """Pass the batch to the application's `apply`, and clear it when `apply` returns."""
-        apply, batch = self._application.apply, self._pending.batch
+        apply, batch = self._application.apply, self._buffer.batch
         if apply is None or not batch:
             return
         pause = RETRY_SECONDS_FIRST
@@ -386,7 +388,7 @@ class FoldLoop(Generic[T]):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._around.stop.wait(), pause)
             pause = min(2 * pause, RETRY_SECONDS_MAX)
-        self._pending.batch = []
+        self._buffer.batch = []
 
     def _retry_seconds(self) -> float:
         assert self._committer is not None

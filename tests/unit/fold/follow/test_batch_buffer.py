@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.fold.follow.batch_buffer import BATCH_BYTES_MAX, BatchConfig, Pending
+from penstock.fold.follow.batch_buffer import BATCH_BYTES_MAX, BatchBuffer, BatchConfig
 from support.folds import put
 
 if TYPE_CHECKING:
@@ -14,11 +14,13 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def pending() -> Pending[KvUpdate]:
-    return Pending(BatchConfig(), hydrate_max=50_000, parse=None, keep_raw=True, keep_parsed=False)
+def pending() -> BatchBuffer[KvUpdate]:
+    return BatchBuffer(
+        BatchConfig(), hydrate_max=50_000, parse=None, keep_raw=True, keep_parsed=False
+    )
 
 
-def test_a_few_large_values_fill_a_batch(pending: Pending[KvUpdate]) -> None:
+def test_a_few_large_values_fill_a_batch(pending: BatchBuffer[KvUpdate]) -> None:
     half = bytes(BATCH_BYTES_MAX // 2)
     pending.receive([put("a", half, 1)], 0.0)
     assert not pending.is_full
@@ -28,7 +30,7 @@ def test_a_few_large_values_fill_a_batch(pending: Pending[KvUpdate]) -> None:
     assert not pending.is_full
 
 
-def test_many_small_values_fill_a_batch(pending: Pending[KvUpdate]) -> None:
+def test_many_small_values_fill_a_batch(pending: BatchBuffer[KvUpdate]) -> None:
     pending.receive([put("a", b"", 1)] * 49_999, 0.0)
     assert not pending.is_full
     pending.receive([put("a", b"", 1)], 0.0)
