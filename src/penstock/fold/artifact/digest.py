@@ -127,6 +127,8 @@ def compare(one: DigestReport, other: DigestReport) -> FoldComparison:
     """Compare two folds at the newest revision that both know exactly."""
     if one.scope != other.scope:
         return FoldComparison(None, reason="they hold different scopes")
+    if one.keep != other.keep:
+        return FoldComparison(None, reason="they have different keep rules")
     if one.identity and other.identity and not _may_be_same(one.identity, other.identity):
         return FoldComparison(None, reason="they are of different logs")
     noted, others = one.exact(), other.exact()

@@ -157,7 +157,12 @@ def test_equal_cursors_are_compared_without_notes() -> None:
 
 
 @pytest.mark.parametrize(
-    "other", [DigestReport(scope=("x.",)), DigestReport(identity="KV_b 1999", scope=("",))]
+    "other",
+    [
+        DigestReport(scope=("x.",)),
+        DigestReport(identity="KV_b 1999", scope=("",)),
+        DigestReport(scope=("",), keep="keys-only", revision=1, is_exact=True, digest="1"),
+    ],
 )
 def test_copies_of_something_else_are_not_compared(other: DigestReport) -> None:
     mine = DigestReport(identity="KV_b 2026", scope=("",), revision=1, is_exact=True, digest="0")
