@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from penstock.api import refusals
 from penstock.api.ack_protocol import UNREADABLE, AckRef, parse_ack_subject
 from penstock.api.refusals import ApiError
-from penstock.api.shortcuts import Shortcut
-from penstock.api.stream_config import STREAM_SHORTCUTS, StreamSourceInfo
+from penstock.api.stream_config import StreamSourceInfo
 from penstock.base.effects import Fetch, Send
 from penstock.base.sequences import SEQ_MAX, number_in
 from penstock.base.units import SECOND_NS
@@ -351,7 +350,7 @@ class SourceReader:
             return None
         self._lane = CopyLane(stream=stream, place=self.progress.place, host=self._host, call=call)
         self._begin_lane()
-        self.configured()
+        self.tend_lane()
         return self._lane
 
     def _begin_lane(self) -> None:
@@ -360,10 +359,9 @@ class SourceReader:
             note = None if self._is_mirror else self.progress.note_parts()
             self._lane.begin(self._consumer, note)
 
-    def configured(self) -> None:
-        """Apply the stream's current configuration."""
-        cfg = self._host.stream.cfg
-        self._may_copy = STREAM_SHORTCUTS.allow(cfg, Shortcut.COPY)
+    def configured(self, *, may_copy: bool) -> None:
+        """Apply the stream's configuration: whether a plain message needs only an append."""
+        self._may_copy = may_copy
         self.tend_lane()
 
     def tend_lane(self) -> None:

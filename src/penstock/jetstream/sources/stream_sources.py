@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from penstock.api.shortcuts import Shortcut
+from penstock.api.stream_config import STREAM_SHORTCUTS
 from penstock.base.effects import Fetch
 from penstock.jetstream.deadline_queue import DeadlineQueue
 from penstock.jetstream.sources.source_reader import Listen, SourceReader
@@ -67,8 +69,9 @@ class StreamSources:
             self._mirror.start(now_ns)
             self._note(self._mirror)
         self._follow_sources({index_name(source): source for source in cfg.sources})
+        may_copy = STREAM_SHORTCUTS.allow(cfg, Shortcut.COPY)
         for feed in self._feeds():
-            feed.configured()
+            feed.configured(may_copy=may_copy)
         self._place(now_ns)
 
     def _follow_sources(self, wanted: dict[str, StreamSource]) -> None:
@@ -107,7 +110,8 @@ class StreamSources:
         unplaced, self._unplaced = self._unplaced, []
         for feed in unplaced:
             feed.start(now_ns)
-            self._note(feed)
+            self._deadline_queue.note(feed, feed.due_ns)
+        self._host.note(self)
 
     def close(self) -> None:
         """Close all readers: the stream is deleted."""
