@@ -421,7 +421,8 @@ cdef class Router:
 
     cdef void mark_dirty(self, Sink* sink) noexcept nogil:
         """As `list_dirty`; also mark a sink with a large backlog as urgent, pressed or too slow."""
-        self.list_dirty(sink)
+        if not sink.flags & SINK_DIRTY:
+            self.list_dirty(sink)
         if sink.out.pending < sink.urgent_at:
             return
         if sink.flags & SINK_BLOCKED:

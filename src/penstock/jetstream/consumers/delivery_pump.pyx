@@ -185,7 +185,8 @@ cdef class Pump:
             found = self.pick(&seq, &view)
             if found != GO_ON:
                 return found
-            if not self.fits(&view, self.takers + self.turn):
+            if (self.takers[self.turn].bytes_left
+                    and not self.fits(&view, self.takers + self.turn)):
                 return ENOUGH
             self.send(&view, self.takers + self.turn, scratch)
             if self.takers[self.turn].bytes_left and self.takers[self.turn].left == 0:
@@ -214,10 +215,13 @@ cdef class Pump:
         return GO_ON if self.find(seq[0], view) == 0 else UNREADABLE
 
     cdef bint fits(self, const RecordView* view, const Taker* taker) noexcept:
-        """Return False if the message might exceed the taker's bytes; `Delivery` then decides."""
+        """Return False if the message might exceed the taker's byte limit; `Delivery` then decides.
+
+        The caller checks that there is a limit.
+        """
         cdef size_t most = (PyBytes_GET_SIZE(self.prefix) + NUMBERS_BYTES_MAX + view.subject_len
                             + view.header_len + view.payload_len + SIZE_MARK_MAX)
-        return taker.bytes_left == 0 or <int64_t>most < taker.bytes_left
+        return <int64_t>most < taker.bytes_left
 
     cdef void skip_sated(self) noexcept nogil:
         """Move the turn to the next taker that may get more, if there is one."""
