@@ -85,10 +85,10 @@ def describe_error(error: BaseException) -> str | None:
 
         if isinstance(error, FoldError):
             return str(error)
-    return _told_of_library(error) if "nats" in sys.modules else None
+    return _describe_library_error(error) if "nats" in sys.modules else None
 
 
-def _told_of_library(error: BaseException) -> str | None:
+def _describe_library_error(error: BaseException) -> str | None:
     from nats import errors
 
     if isinstance(error, errors.NoRespondersError):

@@ -1,4 +1,4 @@
-"""What is not installed is told in one line, with what to install."""
+"""A command that needs a missing package fails with one line that names the package."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from penstock.cli.cli_errors import LIBRARY_MISSING, SPARK_MISSING, told
+from penstock.cli.cli_errors import LIBRARY_MISSING, SPARK_MISSING, describe_error
 
 pytestmark = pytest.mark.sockets
 
@@ -38,5 +38,5 @@ def test_a_job_without_spark_says_what_to_install(job: tuple[str, ...]) -> None:
 
 
 def test_a_missing_module_of_our_own_is_a_bug() -> None:
-    assert told(ModuleNotFoundError(name="nats.errors")) == LIBRARY_MISSING
-    assert told(ModuleNotFoundError(name="penstock.nothing")) is None
+    assert describe_error(ModuleNotFoundError(name="nats.errors")) == LIBRARY_MISSING
+    assert describe_error(ModuleNotFoundError(name="penstock.nothing")) is None
