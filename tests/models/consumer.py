@@ -20,8 +20,8 @@ class Known:
     last_new: int = 0
     """The highest sequence delivered for the first time."""
     out: dict[int, int] = field(default_factory=dict)
-    """Delivered and not settled -> how often."""
-    settled: set[int] = field(default_factory=set)
+    """Delivered and not acked -> how often."""
+    acked: set[int] = field(default_factory=set)
     given_up: set[int] = field(default_factory=set)
 
 
@@ -39,7 +39,7 @@ class Witness:
     def delivered(self, seq: int, count: int) -> None:
         known = self.known
         assert seq in self.wanted(), "delivered what is gone or not asked for"
-        assert seq not in known.settled, "delivered again what was acknowledged"
+        assert seq not in known.acked, "delivered again what was acknowledged"
         assert seq not in known.given_up, "delivered again what was given up"
         if seq in known.out:
             assert count == known.out[seq] + 1, "counted wrong"
@@ -55,7 +55,7 @@ class Witness:
         if seq in self.known.out or seq in self.known.given_up:
             self.known.out.pop(seq, None)
             self.known.given_up.discard(seq)
-            self.known.settled.add(seq)
+            self.known.acked.add(seq)
 
     def acked_through(self, seq: int) -> None:
         for each in [s for s in self.known.out if s <= seq]:
@@ -89,5 +89,5 @@ class Witness:
     def to_come(self) -> int:
         return sum(1 for seq in self.wanted() if seq > self.known.last_new)
 
-    def unsettled(self) -> set[int]:
-        return self.wanted() - self.known.settled - self.known.given_up
+    def unacked(self) -> set[int]:
+        return self.wanted() - self.known.acked - self.known.given_up

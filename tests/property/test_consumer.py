@@ -1,7 +1,7 @@
 """Any life of a consumer, restarts and power cuts in it, held against a witness.
 
 What was acknowledged never comes again, what was not is never lost, deliveries come in order and
-are counted right, and the floor never passes a message that is not settled. Each mutant breaks one
+are counted right, and the floor never passes a message that is not acked. Each mutant breaks one
 rule of the machine, and the witness must see it.
 """
 
@@ -67,7 +67,7 @@ class Life:
         self.disk = SimDisk()
         self.log = ConsumerStateStore.create(self.disk, NAME, incarnation=INCARNATION)
         self.stage = Stage(cfg, log=self.log)
-        self.log.settle()
+        self.log.sync_all()
         self.witness = Witness(cfg.filters or (">",))
         self.deliveries: list[Deliver] = []
 
@@ -124,7 +124,7 @@ class Life:
         self.stage.purge(before_seq=bound)
 
     def sync(self, _: int) -> None:
-        self.log.settle()
+        self.log.sync_all()
         self.witness.sync()
 
     def restart(self, _: int) -> None:
@@ -174,23 +174,23 @@ class Life:
         live = {seq for seq in state.pending if seq in witness.live}
         assert live == set(witness.known.out), "not what is outstanding"
         assert len(live) <= self.cfg.max_ack_pending
-        passed = {seq for seq in witness.unsettled() if seq <= state.floor_stream}
+        passed = {seq for seq in witness.unacked() if seq <= state.floor_stream}
         assert not passed, f"the floor passed {passed}"
         info = self.stage.consumer.info(self.stage.now_ns)
         assert info.num_pending == witness.to_come(), "counted wrong what is to come"
         for seq, subject in witness.live.items():
-            needed = seq in witness.unsettled() or seq in witness.known.given_up
+            needed = seq in witness.unacked() or seq in witness.known.given_up
             assert self.stage.consumer.needs(seq, subject) == needed, f"{seq} needed: {needed}"
 
     def end(self) -> None:
-        """Whoever asks and waits long enough gets everything that is not settled."""
+        """Whoever asks and waits long enough gets everything that is not acked."""
         for _ in range(10):
             self.deliveries.clear()  # only what comes again may be acknowledged
             self.do("pull", 1000)
             self.do("wait", 60)
             for number in range(len(self.deliveries)):
                 self.do("ack", number)
-        assert not self.witness.unsettled(), "lost"
+        assert not self.witness.unacked(), "lost"
 
 
 def _seq(delivery: Deliver) -> int:

@@ -108,9 +108,9 @@ class AdvanceFirst(FoldLoop[KvUpdate]):
     """A mutant: the store moves on before the application has applied the batch."""
 
     async def _apply(self) -> None:
-        committer, pending = self._committer, self._pending
-        if committer is not None and pending.high is not None:
-            await committer.commit(pending.raw, WatchCursor.of(pending.high))
+        committer, buffer = self._committer, self._buffer
+        if committer is not None and buffer.high is not None:
+            await committer.commit(buffer.raw, WatchCursor.of(buffer.high))
         await super()._apply()
 
 
