@@ -86,7 +86,7 @@ class Witness:
             s for s, subject in self.live.items() if any(matches(subject, f) for f in self.filters)
         }
 
-    def to_come(self) -> int:
+    def num_undelivered(self) -> int:
         return sum(1 for seq in self.wanted() if seq > self.known.last_new)
 
     def unacked(self) -> set[int]:

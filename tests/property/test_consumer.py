@@ -177,7 +177,7 @@ class Life:
         passed = {seq for seq in witness.unacked() if seq <= state.floor_stream}
         assert not passed, f"the floor passed {passed}"
         info = self.stage.consumer.info(self.stage.now_ns)
-        assert info.num_pending == witness.to_come(), "counted wrong what is to come"
+        assert info.num_pending == witness.num_undelivered(), "counted wrong what is to come"
         for seq, subject in witness.live.items():
             needed = seq in witness.unacked() or seq in witness.known.given_up
             assert self.stage.consumer.needs(seq, subject) == needed, f"{seq} needed: {needed}"

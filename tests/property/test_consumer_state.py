@@ -123,5 +123,5 @@ def test_no_bytes_make_the_reader_of_logs_fail(noise: bytes, at: int) -> None:
         image[at : at + len(noise)] = noise
         reading = delta_log.read_log(key, bytes(image))
         assert delta_log.read_log(key, noise) is None
-        frames = [] if reading is None else [*reading.frames, *reading.islands]
+        frames = [] if reading is None else [*reading.frames, *reading.frames_from]
         assert [frame.changes for frame in frames] in ([], [[(3, (0,))]])

@@ -210,8 +210,8 @@ def test_a_batch_that_the_fast_lane_began_is_given_up(
     host = runtime.accounts["$G"].assets.hosts["G"]
     header = b"NATS/1.0\r\nNats-Batch-Id: x\r\nNats-Batch-Sequence: 1\r\n\r\n"
     client.send(b"HPUB g %d %d\r\n%b\r\n" % (len(header), len(header), header))
-    until(lambda: len(host.stream.gatherings.batches) == 1, "the batch has begun")
-    assert host.stream.gatherings.batches[b"x"].packer.count == 1
+    until(lambda: len(host.stream.staged_batches.batches) == 1, "the batch has begun")
+    assert host.stream.staged_batches.batches[b"x"].packer.count == 1
     until(lambda: host.deadline_queue.next_ns is not None, "somebody waits for its end")
     client.call("STREAM.DELETE.G")
 

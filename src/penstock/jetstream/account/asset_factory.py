@@ -104,7 +104,7 @@ def _host(
 ) -> StreamHost:
     host = build_host(assets, cfg, store, files, created_ns=created_ns)
     if host.positions is not None and cfg.sources:
-        host.positions.recall(host.stream)
+        host.positions.load_into(host.stream)
     while (cold := host.stream.recover(now_ns)) is not None:
         work = store.fetch(cold)  # no client is served yet, so blocking here delays none
         work.run()
@@ -140,11 +140,11 @@ def build_host(
         batch_limits=assets.policy.batches,
         in_flight=assets.in_flight,
     )
-    host = StreamHost(stream, files, incarnation=_told_apart(assets, files))
+    host = StreamHost(stream, files, incarnation=_public_identity(assets, files))
     return host
 
 
-def _told_apart(assets: Assets, files: StreamFiles | None) -> str:
+def _public_identity(assets: Assets, files: StreamFiles | None) -> str:
     """Return a public identifier for the incarnation of a stream. It is a hash: the incarnation
     itself keys the records in the files, and a publisher that knew it could forge records."""
     number = assets.environment.seed() if files is None else files.incarnation

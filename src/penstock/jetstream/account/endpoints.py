@@ -207,7 +207,7 @@ class Endpoints:
                 endpoint = endpoint._replace(response=SystemResponse)
             self._answer(endpoint, request, refused)
             return None
-        is_heard = self._is_heard(request) or self._is_watched(endpoint)
+        is_heard = self._has_reader(request) or self._is_watched(endpoint)
         call = ApiCall(self._assets, self._port, names, request, now_ns, is_heard)
         try:
             outcome = endpoint.handler(call)
@@ -299,7 +299,7 @@ class Endpoints:
         else:
             response = outcome.response if isinstance(outcome, HeldRequest) else outcome
         effects: list[Effect] = []
-        is_heard = self._is_heard(request)
+        is_heard = self._has_reader(request)
         is_watched = self._is_watched(endpoint, is_error=is_error)
         payload = encode(response) if is_heard or is_watched else b""
         if is_heard:
@@ -311,7 +311,7 @@ class Endpoints:
         self._assets.api_errors += is_error or response.error is not None
         return effects
 
-    def _is_heard(self, request: Request) -> bool:
+    def _has_reader(self, request: Request) -> bool:
         """Return whether the reply subject has a subscriber."""
         return bool(request.reply) and self._assets.environment.has_interest(request.reply, None)
 

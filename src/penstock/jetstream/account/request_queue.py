@@ -203,7 +203,7 @@ class AccountQueue:
         entry = Entry(request, keys)
         entry.steps = steps
         if self._takes_step(entry):
-            self._line_up(entry)
+            self._enqueue(entry)
 
     def run_steps(self, request: Request, keys: Keys, steps: Running) -> None:
         """Run the server's own steps, in order with requests; they are never dropped."""
@@ -213,7 +213,7 @@ class AccountQueue:
         entry = Entry(request, keys)
         entry.steps = steps
         self._stepping[entry] = None
-        self._line_up(entry)
+        self._enqueue(entry)
 
     def _are_free(self, keys: Keys) -> bool:
         """Return whether a request with these keys can start without waiting for another one."""
@@ -227,7 +227,7 @@ class AccountQueue:
 
     def _add(self, entry: Entry) -> None:
         self.waiting += 1
-        self._line_up(entry)
+        self._enqueue(entry)
         if self.waiting > self._waiting_max:
             self._drop_waiting()
             return
@@ -238,12 +238,12 @@ class AccountQueue:
                 self._paused.add(client)
                 self._port.pause(client)
 
-    def _line_up(self, entry: Entry) -> None:
+    def _enqueue(self, entry: Entry) -> None:
         entry.missing = 0
         for key in entry.keys.alone:
-            self._stand_in(key, entry, is_brief=False)
+            self._enqueue_key(key, entry, is_brief=False)
         for key in entry.keys.brief:
-            self._stand_in(key, entry, is_brief=True)
+            self._enqueue_key(key, entry, is_brief=True)
         if entry.missing:
             return
         if entry.wait is None:
@@ -252,7 +252,7 @@ class AccountQueue:
         else:
             self._share(entry)
 
-    def _stand_in(self, key: Hashable, entry: Entry, *, is_brief: bool) -> None:
+    def _enqueue_key(self, key: Hashable, entry: Entry, *, is_brief: bool) -> None:
         line = self.lines.get(key)
         if line is None:
             line = self.lines[key] = Line()
@@ -359,7 +359,7 @@ class AccountQueue:
         self.lines.clear()
         self._ready.clear()
         for entry in sorted(self._stepping, key=lambda entry: entry.missing):
-            self._line_up(entry)  # running requests first: they own their keys
+            self._enqueue(entry)  # running requests first: they own their keys
         self._unpause_all()
         self._port.dropped(count)
 

@@ -271,7 +271,7 @@ class Restore:
         """Read a bounded amount; return whether there is more to read."""
         is_more = bool(self._try(self._read))
         if self._rebuilding is not None:
-            self._try(self._rebuilding.weigh)
+            self._try(self._rebuilding.count_bytes)
         return is_more and self._error is None
 
     def _try(self, act: Callable[[], object]) -> object:
@@ -310,7 +310,7 @@ class Restore:
         """Store ordinary messages, as many as a step may; return how many bytes they took."""
         if self._rebuilding is None or not isinstance(self._reader, StreamArchiveReader):
             return 0
-        return self._reader.hand_over(self._rebuilding.take_run)
+        return self._reader.pass_messages(self._rebuilding.take_run)
 
     def _pass_on(self, piece: bytes) -> None:
         """Pass bytes to the reader; the first bytes select the archive format."""

@@ -206,7 +206,7 @@ class Rebuilding:
             raise InvalidArchive(f'failed to add consumer "{item.name}": {cfg.description}')
         self._consumers[item.name] = (cfg, item)
 
-    def weigh(self) -> None:
+    def count_bytes(self) -> None:
         """Count the stored bytes against the account's limits. Raises ApiError."""
         grown = self.store.total_bytes - self._held
         self._assets.hold(self._cfg.storage, grown)

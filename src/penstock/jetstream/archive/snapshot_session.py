@@ -104,7 +104,7 @@ class SnapshotSession:
         self._deadline_ns = now_ns + INTEREST_NS
         self._is_awaited = False
         """Whether the deliver subject itself, not only a wildcard, has a subscriber."""
-        self._is_heard = False
+        self._has_reader = False
         """Whether the deliver subject has had a receiver."""
         self._deflater = Deflater()
         self._out = bytearray()
@@ -146,15 +146,15 @@ class SnapshotSession:
         """Read on, or send a chunk."""
         if self.is_over:
             return TransferStep()
-        if not (self._is_heard or self._is_awaited or now_ns >= self._deadline_ns):
+        if not (self._has_reader or self._is_awaited or now_ns >= self._deadline_ns):
             # A client with a wildcard inbox may subscribe only after the reply: its inbox shows
             # interest before the receiver is ready.
             return TransferStep()
         if not self._has_interest(self._to):
-            gone = self._is_heard or now_ns >= self._deadline_ns
+            gone = self._has_reader or now_ns >= self._deadline_ns
             return self._end(NO_INTEREST, "no interest", now_ns) if gone else TransferStep()
-        if not self._is_heard:
-            self._is_heard = True
+        if not self._has_reader:
+            self._has_reader = True
             self._deadline_ns = now_ns + ACK_NS
         if not self._free:
             late = now_ns >= self._deadline_ns

@@ -183,7 +183,7 @@ class StreamArchiveReader:
         InvalidArchive."""
         return next(self._steps, None)
 
-    def hand_over(self, take: Callable[[bytearray], int]) -> int:
+    def pass_messages(self, take: Callable[[bytearray], int]) -> int:
         """Let `take` read messages from the buffer; it returns how many bytes it consumed."""
         if not self._is_among_messages:
             return 0

@@ -90,7 +90,7 @@ class AckProcessor:
 
     # -- verbs
 
-    def obey(self, ref: AckRef, ack: Ack, now_ns: int, out: list[Effect]) -> bool:
+    def apply_ack(self, ref: AckRef, ack: Ack, now_ns: int, out: list[Effect]) -> bool:
         """Apply an ack; return whether to reply to it."""
         match ack.verb:
             case Verb.ACK:
@@ -186,7 +186,7 @@ class AckProcessor:
         if entry is not None:
             out.append(self._events.terminated(entry[0], seq, deliveries, REASON_DELETED))
 
-    def give_up(self, seq: int, deliveries: int, out: list[Effect]) -> None:
+    def give_up_message(self, seq: int, deliveries: int, out: list[Effect]) -> None:
         """Give up a message that reached max_deliver. A stream that keeps by interest still keeps
         it."""
         out.append(self._events.exhausted(seq, deliveries))

@@ -151,7 +151,7 @@ class Consumer:
         self._note_use(now_ns)
         was_stalled = self._delivery.is_stalled
         said = parse_ack(payload)
-        answered = self._ack_processor.obey(ref, said, now_ns, out)
+        answered = self._ack_processor.apply_ack(ref, said, now_ns, out)
         if answered and reply:
             out.append(Send(reply))
         if said.verb is Verb.NEXT:
@@ -317,8 +317,10 @@ class Consumer:
             self._pull.pin.expire(now_ns, out)
         delivery.pump(now_ns, out)
         if self._push is not None:
-            on_the_way = delivery.on_the_way()
-            self._push.beat(delivery.position(), outstanding=on_the_way, now_ns=now_ns, out=out)
+            num_ack_pending = delivery.num_ack_pending()
+            self._push.send_heartbeat(
+                delivery.position(), outstanding=num_ack_pending, now_ns=now_ns, out=out
+            )
         self._check_use(now_ns, out)
         return out
 
@@ -328,7 +330,7 @@ class Consumer:
         for seq in seqs:
             redeliveries = self._outstanding.redeliveries(seq)
             if 0 < self.cfg.max_deliver <= max(redeliveries, 1):
-                self._ack_processor.give_up(seq, redeliveries + 1, out)
+                self._ack_processor.give_up_message(seq, redeliveries + 1, out)
             else:
                 self._outstanding.requeue((seq,))
 
@@ -421,7 +423,7 @@ class Consumer:
         self._ack_processor.note(self._around.store.state().first_seq, seq - 1)
         self._delivery.last_ns = self._ack_processor.last_ns = 0
 
-    def news(self, now_ns: int) -> list[Effect]:
+    def creation_advisories(self, now_ns: int) -> list[Effect]:
         """Return the advisories at creation, besides the creation advisory itself."""
         until_ns = self.cfg.pause_until or 0
         return [self._events.paused(until_ns, paused=True)] if until_ns > now_ns else []
@@ -455,7 +457,7 @@ class Consumer:
             num_ack_pending=len(state.pending),
             num_redelivered=len(state.redelivered) if cfg.max_deliver != 1 else 0,
             num_waiting=self._pull.count_waiting(now_ns) if self._pull is not None else 0,
-            num_pending=self._delivery.to_come(),
+            num_pending=self._delivery.num_undelivered(),
             push_bound=self._push is not None and self._push.active,
             paused=remaining > 0,
             pause_remaining=remaining,

@@ -29,7 +29,7 @@ SCAN_MAX: Final = 32
 subject that matches, which costs more than a few neighbours where most of them match."""
 TAIL_SCAN_MAX: Final = 256
 """New messages counted one by one instead of recounting everything."""
-DOUBT_MAX: Final = 256
+UNCERTAIN_MAX: Final = 256
 """Removals after which undelivered messages are always recounted."""
 CHEAP_SUBJECTS_MAX: Final = 256
 """Up to this many subjects a recount costs about as much as delivering a message."""
@@ -99,13 +99,13 @@ class Cursor:
     __slots__ = (
         "_count",
         "_counted_to",
-        "_doubt",
         "_filter",
         "_resume",
         "_scans",
         "_stale",
         "_store",
         "_tail_unknown",
+        "_uncertain",
         "filters",
         "next",
         "row",
@@ -121,7 +121,7 @@ class Cursor:
         self._resume = start.resume
         self._count = 0
         self._counted_to = 0
-        self._doubt = 0
+        self._uncertain = 0
         """How many of `_count` may be removed: it is unknown whether removed messages matched."""
         self._tail_unknown = False
         """Whether there may be unannounced messages after `_counted_to`."""
@@ -202,14 +202,14 @@ class Cursor:
         """Return the undelivered messages, the sequence up to which they are counted, and how many
         messages a run may count down before the count must be checked again."""
         self.pending_after(self.next)
-        doubtless = self._count - self._doubt - 1 if self._doubt else NO_LIMIT
+        doubtless = self._count - self._uncertain - 1 if self._uncertain else NO_LIMIT
         return self._count, self._counted_to, doubtless
 
     def ran(self, run: DeliveryRun) -> None:
         """Record a run that handed out messages of the row or from `next` on."""
         if run.sent:
             self._leave_row_entries(run.sent, run.last_seq)
-            self._count, self._counted_to = run.to_come, run.counted_to
+            self._count, self._counted_to = run.num_undelivered, run.counted_to
         if run.at_end:
             self.reached_end()
 
@@ -235,7 +235,7 @@ class Cursor:
         """Return the number of undelivered messages."""
         if self._tail_unknown:
             self._count_tail()
-        if self._stale or self._doubt:
+        if self._stale or self._uncertain:
             self._recount()
         return max(self._count, 0)
 
@@ -247,13 +247,17 @@ class Cursor:
         """
         if self._tail_unknown:
             self._count_tail()
-        if self._stale or (self._doubt and not self._may_doubt()):
+        if self._stale or (self._uncertain and not self._may_estimate()):
             self._recount()
-        to_come = self._count - (seq <= self._counted_to)
-        return to_come if to_come > 0 else 0
+        num_undelivered = self._count - (seq <= self._counted_to)
+        return num_undelivered if num_undelivered > 0 else 0
 
-    def _may_doubt(self) -> bool:
-        if not self._filter.is_wild or self._doubt > DOUBT_MAX or self._count - self._doubt <= 1:
+    def _may_estimate(self) -> bool:
+        if (
+            not self._filter.is_wild
+            or self._uncertain > UNCERTAIN_MAX
+            or self._count - self._uncertain <= 1
+        ):
             return False
         return self._store.state().num_subjects > CHEAP_SUBJECTS_MAX
 
@@ -263,7 +267,7 @@ class Cursor:
             start, in_row = self._resume + 1, len(self.row) - self.row_at
         self._count = in_row + self._store.num_pending(start, self.filters)
         self._counted_to = self._store.visible_seq
-        self._doubt = 0
+        self._uncertain = 0
         self._stale = self._tail_unknown = False
 
     def _count_tail(self) -> None:
@@ -317,6 +321,6 @@ class Cursor:
             if first != last or self.row is not None or last > self._counted_to:
                 self._stale = True
             elif self.filters:
-                self._doubt += 1
+                self._uncertain += 1
             else:
                 self._count -= 1

@@ -131,11 +131,11 @@ class Delivery:
         """Return the number of deliveries, and the stream sequence read so far."""
         return self.log.state.delivered_consumer, self.cursor.next - 1
 
-    def to_come(self) -> int:
+    def num_undelivered(self) -> int:
         """Return how many messages are undelivered."""
         return self.cursor.pending()
 
-    def on_the_way(self) -> int:
+    def num_ack_pending(self) -> int:
         """Return how many messages are ack-pending."""
         return len(self.log.state.pending)
 
@@ -203,12 +203,12 @@ class Delivery:
 
     def _run(self, lane: Pump, room: int, now_ns: int, out: list[Effect]) -> DeliveryRun:
         """Deliver a run to the takers that need no further checks."""
-        to_come, counted_to, at_most = self.cursor.counts()
+        num_undelivered, counted_to, at_most = self.cursor.counts()
         if self._acks:
             at_most = min(at_most, self._outstanding_max - len(self.log.state.pending))
         takers, waiting = [(self._to, at_most, 0)], []
         if self.pull is not None:
-            waiting = self.pull.ready(now_ns, min(TAKERS_MAX, max(to_come, 1), at_most))
+            waiting = self.pull.ready(now_ns, min(TAKERS_MAX, max(num_undelivered, 1), at_most))
             takers = [
                 (as_raw(each.reply), max(each.left, 1), max(each.bytes_left, 0)) for each in waiting
             ]
@@ -216,7 +216,7 @@ class Delivery:
             takers,
             start=self.cursor.next,
             consumer_seq=self.log.state.delivered_consumer,
-            to_come=to_come,
+            num_undelivered=num_undelivered,
             counted_to=counted_to,
             msgs_max=at_most,
             size_max=room,
@@ -282,7 +282,7 @@ class Delivery:
             seq = next(iter(queue))
             deliveries = self.outstanding.redeliveries(seq) + 1
             if 0 < self._cfg.max_deliver <= deliveries:
-                self.ack_processor.give_up(seq, deliveries, out)
+                self.ack_processor.give_up_message(seq, deliveries, out)
                 continue
             found = self._around.store.load(seq)
             if not isinstance(found, Missing):
@@ -297,8 +297,10 @@ class Delivery:
         seq, ts_ns, subject, header, payload = record
         consumer_seq = self.log.state.delivered_consumer + 1
         cursor = self.cursor
-        to_come = cursor.pending() if redeliveries else cursor.pending_after(seq)
-        reply = f"{self._ack_prefix}{redeliveries + 1}.{seq}.{consumer_seq}.{ts_ns}.{to_come}"
+        num_undelivered = cursor.pending() if redeliveries else cursor.pending_after(seq)
+        reply = (
+            f"{self._ack_prefix}{redeliveries + 1}.{seq}.{consumer_seq}.{ts_ns}.{num_undelivered}"
+        )
         if self._cfg.headers_only:
             header = headers.added(header, b"Nats-Msg-Size", b"%d" % len(payload))
             payload = b""

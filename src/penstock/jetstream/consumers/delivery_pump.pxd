@@ -58,7 +58,7 @@ cdef class Pump:
     cdef uint32_t spans_cap
     cdef bint spans_kept
     cdef uint64_t consumer_seq
-    cdef int64_t to_come
+    cdef int64_t num_undelivered
     cdef uint64_t counted_to
     cdef uint64_t sent
     cdef uint64_t last_seq
@@ -70,7 +70,7 @@ cdef class Pump:
                       bint in_turns, Scratch* scratch) noexcept
     cdef int pick(self, uint64_t* seq, RecordView* view) noexcept
     cdef bint fits(self, const RecordView* view, const Taker* taker) noexcept
-    cdef void skip_sated(self) noexcept nogil
+    cdef void skip_full_takers(self) noexcept nogil
     cdef uint64_t following(self, uint64_t start) noexcept
     cdef uint64_t search(self, uint64_t start) noexcept
     cdef bint is_wanted(self, uint32_t subject) noexcept

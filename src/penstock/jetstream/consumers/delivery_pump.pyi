@@ -13,7 +13,7 @@ class DeliveryRun(NamedTuple):
     flow: int
     last_flow: int
     last_seq: int
-    to_come: int
+    num_undelivered: int
     counted_to: int
     at_end: bool
     spans: list[tuple[int, int]]
@@ -33,7 +33,7 @@ class Pump:
         *,
         start: int,
         consumer_seq: int,
-        to_come: int,
+        num_undelivered: int,
         counted_to: int,
         msgs_max: int,
         size_max: int,

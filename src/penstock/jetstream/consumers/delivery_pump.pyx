@@ -58,7 +58,7 @@ class DeliveryRun(NamedTuple):
     last_flow: int
     """The part of `flow` that the last message has."""
     last_seq: int
-    to_come: int
+    num_undelivered: int
     """Undelivered messages after the run, if the caller's number was right."""
     counted_to: int
     at_end: bool
@@ -107,7 +107,8 @@ cdef class Pump:
         """Set whether to send the payload's size, in a header, instead of the payload."""
         self.headers_only = headers_only
 
-    def run(self, list takers not None, *, uint64_t start, uint64_t consumer_seq, int64_t to_come,
+    def run(self, list takers not None, *, uint64_t start, uint64_t consumer_seq,
+            int64_t num_undelivered,
             uint64_t counted_to, uint64_t msgs_max, int64_t size_max, int64_t flow_max,
             bint in_turns, bint spans_kept, const uint64_t[::1] row=None,
             size_t row_at=0) -> DeliveryRun:
@@ -144,7 +145,7 @@ cdef class Pump:
         scratch.data = scratch.small = small
         scratch.cap = SCRATCH_BYTES
         self.consumer_seq = consumer_seq
-        self.to_come = to_come
+        self.num_undelivered = num_undelivered
         self.counted_to = counted_to
         self.spans_kept = spans_kept
         self.nspans = 0
@@ -160,7 +161,8 @@ cdef class Pump:
         spans = [(self.spans[i].first, self.spans[i].last) for i in range(self.nspans)]
         given = [queue[i].given for i in range(self.ntakers)]
         bytes_left = [queue[i].bytes_left for i in range(self.ntakers)]
-        return DeliveryRun(self.sent, self.size, self.flow, self.last_flow, self.last_seq, self.to_come,
+        return DeliveryRun(self.sent, self.size, self.flow, self.last_flow, self.last_seq,
+                           self.num_undelivered,
                    self.counted_to, stop == END, spans, given, self.turn, bytes_left)
 
     def has_next(self, uint64_t start) -> bool:
@@ -195,7 +197,7 @@ cdef class Pump:
             seq += 1
             self.turn += 1
             if in_turns:
-                self.skip_sated()
+                self.skip_full_takers()
         return ENOUGH
 
     cdef int pick(self, uint64_t* seq, RecordView* view) noexcept:
@@ -223,7 +225,7 @@ cdef class Pump:
                             + view.header_len + view.payload_len + SIZE_MARK_MAX)
         return <int64_t>most < taker.bytes_left
 
-    cdef void skip_sated(self) noexcept nogil:
+    cdef void skip_full_takers(self) noexcept nogil:
         """Move the turn to the next taker that may get more, if there is one."""
         cdef uint32_t i
         for i in range(self.ntakers):
@@ -313,7 +315,7 @@ cdef class Pump:
         cdef char* at
         cdef size_t prefix_len = PyBytes_GET_SIZE(self.prefix)
         cdef size_t body_len, need
-        cdef int64_t to_come = self.to_come - (view.seq <= self.counted_to)
+        cdef int64_t num_undelivered = self.num_undelivered - (view.seq <= self.counted_to)
         self.fill(view, &body)
         body_len = body.head_len + body.mark_len
         need = prefix_len + NUMBERS_BYTES_MAX + body_len
@@ -328,7 +330,7 @@ cdef class Pump:
         at = dotted(at, view.seq)
         at = dotted(at, self.consumer_seq + 1)
         at = dotted(at, <uint64_t>view.ts)
-        at += put_number(at, <uint64_t>(to_come if to_come > 0 else 0))
+        at += put_number(at, <uint64_t>(num_undelivered if num_undelivered > 0 else 0))
         msg.reply = scratch.data
         msg.reply_len = at - scratch.data
         at[0] = c' '
@@ -360,7 +362,7 @@ cdef class Pump:
         self.sent += 1
         self.last_seq = view.seq
         if view.seq <= self.counted_to:
-            self.to_come -= 1
+            self.num_undelivered -= 1
         else:
             self.counted_to = view.seq     # it was read before it was announced
         self.last_flow = reply_len + body_len + taker.to_len

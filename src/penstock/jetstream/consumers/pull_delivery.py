@@ -30,7 +30,7 @@ SWEEP_PAUSE_NS: Final = 1_000_000_000
 """Minimum time between two searches of a full queue for expired requests."""
 
 
-class PullVerdict(enum.Enum):
+class PullDecision(enum.Enum):
     """What to do with the request at the head of the queue."""
 
     SERVE = enum.auto()
@@ -41,10 +41,10 @@ class PullVerdict(enum.Enum):
 class Supply(Protocol):
     """The counts that requests are checked against."""
 
-    def to_come(self) -> int:
+    def num_undelivered(self) -> int:
         """Return the number of undelivered messages."""
 
-    def on_the_way(self) -> int:
+    def num_ack_pending(self) -> int:
         """Return the number of ack-pending messages."""
 
     def position(self) -> tuple[int, int]:
@@ -144,7 +144,7 @@ class PullSide:
     def _refuse_no_wait(
         self, request: PullRequest, queued_again: int, now_ns: int, out: list[Effect]
     ) -> bytes | None:
-        available = self._supply.to_come() + queued_again
+        available = self._supply.num_undelivered() + queued_again
         if not available and not request.expires:
             self.last_active_ns = now_ns
             return status_lines.NO_MESSAGES
@@ -168,15 +168,15 @@ class PullSide:
         cycled = 0
         while (waiting := self.queue.head()) is not None:
             match self._judge(waiting, size, need_pin=need_pin, now_ns=now_ns, out=out):
-                case PullVerdict.SERVE:
+                case PullDecision.SERVE:
                     self.queue.serve(waiting)
                     self.last_active_ns = now_ns
                     if waiting.heartbeat_ns:
                         waiting.next_heartbeat_ns = now_ns + waiting.heartbeat_ns
                     return waiting
-                case PullVerdict.DROP:
+                case PullDecision.DROP:
                     self.queue.drop_head()
-                case PullVerdict.SKIP:
+                case PullDecision.SKIP:
                     self.queue.cycle()
                     cycled += 1
                     if cycled >= len(self.queue):
@@ -223,52 +223,52 @@ class PullSide:
 
     def _judge(
         self, waiting: Waiting, size: int, *, need_pin: bool, now_ns: int, out: list[Effect]
-    ) -> PullVerdict:
+    ) -> PullDecision:
         if waiting.is_over(now_ns):
             self._time_out(waiting, out)
-            return PullVerdict.DROP
+            return PullDecision.DROP
         if need_pin or self.pin.id:
-            verdict = self._judge_pin(waiting, need_pin=need_pin, now_ns=now_ns, out=out)
-            if verdict is not PullVerdict.SERVE:
+            verdict = self._decide_pin(waiting, need_pin=need_pin, now_ns=now_ns, out=out)
+            if verdict is not PullDecision.SERVE:
                 return verdict
         if self._cfg.priority_policy is PriorityPolicy.OVERFLOW and self._must_wait(waiting):
-            return PullVerdict.SKIP
+            return PullDecision.SKIP
         if waiting.bytes_left > 0 and not _fits(waiting, size):
             self._end(waiting, status_lines.MAX_BYTES_EXCEEDED, out)
             if need_pin:
                 self.pin.release()
-            return PullVerdict.DROP
+            return PullDecision.DROP
         if self._listens(waiting, now_ns):
-            return PullVerdict.SERVE
+            return PullDecision.SERVE
         if need_pin:
             # The reference leaves the pin with the client that stopped listening, and all requests
             # wait until the pin times out.
             self.pin.release()
-        return PullVerdict.DROP
+        return PullDecision.DROP
 
-    def _judge_pin(
+    def _decide_pin(
         self, waiting: Waiting, *, need_pin: bool, now_ns: int, out: list[Effect]
-    ) -> PullVerdict:
+    ) -> PullDecision:
         if need_pin and not waiting.pin_id:
             group = waiting.request.group
             if waiting.request.formal and group:
                 waiting.pin_id = self.pin.assign(group, self._cfg.priority_timeout, now_ns, out)
-            return PullVerdict.SERVE
+            return PullDecision.SERVE
         if waiting.pin_id == self.pin.id:
-            return PullVerdict.SERVE
+            return PullDecision.SERVE
         if not waiting.pin_id:
-            return PullVerdict.SKIP
+            return PullDecision.SKIP
         self._end(waiting, status_lines.WRONG_PIN_ID, out)
-        return PullVerdict.DROP
+        return PullDecision.DROP
 
     def _must_wait(self, waiting: Waiting) -> bool:
         """Return whether an overflow request must wait: neither of its thresholds is reached."""
         request = waiting.request
         if request.min_pending <= 0 and request.min_ack_pending <= 0:
             return False
-        if 0 < request.min_pending <= self._supply.to_come():
+        if 0 < request.min_pending <= self._supply.num_undelivered():
             return False
-        return not 0 < request.min_ack_pending <= self._supply.on_the_way()
+        return not 0 < request.min_ack_pending <= self._supply.num_ack_pending()
 
     def _listens(self, waiting: Waiting, now_ns: int) -> bool:
         if waiting.listened_ns == now_ns:

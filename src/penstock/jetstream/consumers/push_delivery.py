@@ -125,7 +125,7 @@ class PushSide:
         self.asked, self._asked_bytes = "", 0
         return True
 
-    def beat(
+    def send_heartbeat(
         self, position: tuple[int, int], *, outstanding: int, now_ns: int, out: list[Effect]
     ) -> None:
         """Send a heartbeat if one is due."""

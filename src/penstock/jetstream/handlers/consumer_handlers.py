@@ -144,8 +144,8 @@ def _create(call: ApiCall, host: StreamHost, cfg: ConsumerConfig, *, named: bool
         call.port.mark(host)
         raise
     call.port.mark(host)
-    created = consumer_told(api_subjects.CONSUMER_CREATED, host, name, "create")
-    call.port.perform([created, *consumer.news(call.now_ns)])
+    created = consumer_advisory(api_subjects.CONSUMER_CREATED, host, name, "create")
+    call.port.perform([created, *consumer.creation_advisories(call.now_ns)])
     if not named:
         config = structs.replace(info.config, name="") if info.config else None
         info = structs.replace(info, config=config)
@@ -187,14 +187,14 @@ def _change(call: ApiCall, host: StreamHost, consumer: Consumer, cfg: ConsumerCo
         is_saved = True
         host.filters_changed(call.now_ns)  # removes messages, so it comes last
     except Exception:
-        _take_back(call, host, consumer, old)
+        _undo_update(call, host, consumer, old)
         if is_saved:
             yield from _save(host, consumer, old)
         raise
     host.touched(consumer, effects)
 
 
-def _take_back(call: ApiCall, host: StreamHost, consumer: Consumer, old: ConsumerConfig) -> None:
+def _undo_update(call: ApiCall, host: StreamHost, consumer: Consumer, old: ConsumerConfig) -> None:
     """Undo a failed change: try every step even if others fail, and log each exception."""
     for step in (
         lambda: consumer.update(old, call.now_ns),
@@ -216,7 +216,7 @@ def _start_over(host: StreamHost, consumer: Consumer, now_ns: int) -> None:
         host.await_state(consumer)
 
 
-def consumer_told(subject: str, host: StreamHost, name: str, action: str) -> Advise:
+def consumer_advisory(subject: str, host: StreamHost, name: str, action: str) -> Advise:
     """Return the advisory of a created or deleted consumer."""
     return Advise(
         f"{subject}{host.name}.{name}",
@@ -306,7 +306,7 @@ def delete_consumer(port: Port, host: StreamHost, consumer: Consumer, now_ns: in
     port.unwatch(consumer)
     host.drop_consumer(consumer.name, consumer.closing(is_deleted=True), now_ns)
     port.mark(host)
-    port.perform([consumer_told(api_subjects.CONSUMER_DELETED, host, consumer.name, "delete")])
+    port.perform([consumer_advisory(api_subjects.CONSUMER_DELETED, host, consumer.name, "delete")])
     if files is not None:
         yield from files.remove_rest()
 

@@ -36,7 +36,7 @@ from penstock.base.sequences import SEQ_MAX
 from penstock.jetstream.account.asset_factory import host_made, make_files
 from penstock.jetstream.account.asset_info import show_stream
 from penstock.jetstream.account.endpoints import Endpoint, HeldRequest
-from penstock.jetstream.handlers.consumer_handlers import consumer_told
+from penstock.jetstream.handlers.consumer_handlers import consumer_advisory
 from penstock.jetstream.handlers.handler_input import (
     read_body,
     read_optional,
@@ -87,13 +87,13 @@ def create(call: ApiCall) -> Steps:
         call.port.serve(host)
         created = _created(call, host)
     except BaseException:
-        _unmake(call, host)
+        _undo_create(call, host)
         raise
-    call.port.perform([_told(api_subjects.STREAM_CREATED, host.name, "create")])
+    call.port.perform([_stream_advisory(api_subjects.STREAM_CREATED, host.name, "create")])
     return created
 
 
-def _unmake(call: ApiCall, host: StreamHost) -> None:
+def _undo_create(call: ApiCall, host: StreamHost) -> None:
     """Remove a new stream that cannot be served."""
     if host.files is not None:
         host.files.mark_deleted()
@@ -156,7 +156,7 @@ def _used_of_limits(host: StreamHost) -> dict[str, ConsumerLimits]:
     }
 
 
-def _told(subject: str, name: str, action: str) -> Advise:
+def _stream_advisory(subject: str, name: str, action: str) -> Advise:
     return Advise(f"{subject}{name}", StreamAction(stream=name, action=action))
 
 
@@ -178,17 +178,17 @@ def update(call: ApiCall) -> Steps:
     if host.is_closed:
         return refusals.STREAM_NOT_FOUND
     try:
-        _put_in_force(call, host, entry)
+        _apply_update(call, host, entry)
         show_stream(call.assets, host, call.now_ns, with_cluster=False)  # raises if it cannot
     except Exception as error:
-        _take_back(call, host, old)
+        _undo_update(call, host, old)
         yield from _save_again(call, host, old)
         if isinstance(error, StoreError):
             return refusals.STREAM_UPDATE(err=str(error))
         raise
     call.port.mark(host)
     yield from host.chores.finish(call.now_ns)  # lower limits may remove many messages
-    call.port.perform([_told(api_subjects.STREAM_UPDATED, host.name, "modify")])
+    call.port.perform([_stream_advisory(api_subjects.STREAM_UPDATED, host.name, "modify")])
     info = show_stream(call.assets, host, call.now_ns, with_cluster=False)
     return HeldRequest(StreamUpdateResponse(info=info), host)
 
@@ -219,7 +219,7 @@ def _save_again(call: ApiCall, host: StreamHost, old: StreamConfig) -> FileSteps
         call.port.failed(call.request, error)
 
 
-def _put_in_force(call: ApiCall, host: StreamHost, entry: Update) -> None:
+def _apply_update(call: ApiCall, host: StreamHost, entry: Update) -> None:
     """Apply a new configuration to the stream, the account and the routing."""
     old, cfg = host.stream.cfg, entry.cfg
     host.propose(entry)
@@ -229,7 +229,7 @@ def _put_in_force(call: ApiCall, host: StreamHost, entry: Update) -> None:
         call.port.serve(host)
 
 
-def _take_back(call: ApiCall, host: StreamHost, old: StreamConfig) -> None:
+def _undo_update(call: ApiCall, host: StreamHost, old: StreamConfig) -> None:
     """Restore the configuration in memory after an update failed half way.
 
     Try every step even if others fail, and log each exception.
@@ -332,20 +332,22 @@ def _delete(call: ApiCall, host: StreamHost) -> Steps:
         except StoreError as error:
             call.port.freeze(host, frozen=False)
             return refusals.STREAM_DELETE(err=str(error))
-    take_away(call.assets, call.port, host)
+    remove_stream(call.assets, call.port, host)
     return StreamDeleteResponse(success=True)
 
 
-def take_away(assets: Assets, port: Port, host: StreamHost) -> None:
+def remove_stream(assets: Assets, port: Port, host: StreamHost) -> None:
     """Remove a stream and its consumers from the account; their files are deleted already."""
     for consumer in host.consumers.values():
         host.now.extend(consumer.closing(is_deleted=True))
-        host.now.append(consumer_told(api_subjects.CONSUMER_DELETED, host, consumer.name, "delete"))
+        host.now.append(
+            consumer_advisory(api_subjects.CONSUMER_DELETED, host, consumer.name, "delete")
+        )
     port.retire(host)
     assets.drop(host)
     if host.files is not None:
         port.sweep()
-    port.perform([_told(api_subjects.STREAM_DELETED, host.name, "delete")])
+    port.perform([_stream_advisory(api_subjects.STREAM_DELETED, host.name, "delete")])
 
 
 def purge(call: ApiCall) -> Outcome | Steps:

@@ -138,7 +138,7 @@ class ConsumerFiles:
             yield work
             work.result()
             if begin is not None:
-                self.state.written_elsewhere(upto)
+                self.state.stored_with_config(upto)
         finally:
             self.gate.leave()
 

@@ -90,7 +90,7 @@ class LazyConsumerLog:
         """Whether there are changes that are not durable and no files to hold them."""
         return self._store is None and self._changes > self._durable
 
-    def written_elsewhere(self, upto: int) -> None:
+    def stored_with_config(self, upto: int) -> None:
         """Record that the state after change `upto` is durable, stored with the configuration."""
         self._durable = max(self._durable, upto)
 

@@ -154,7 +154,7 @@ class PendingReplies:
             lane.forget()
 
     def flush_consumers(self) -> None:
-        """Write the consumers' pending state without a sync; call `next_making` afterwards."""
+        """Write the consumers' pending state without a sync; then call `next_state_creation`."""
         while self.changed:
             name = self.changed.pop()
             files = self._consumer_files.get(name)
@@ -168,7 +168,7 @@ class PendingReplies:
             if files.state.needs_files:
                 self._unmade[name] = None
 
-    def next_making(self) -> Commit | None:
+    def next_state_creation(self) -> Commit | None:
         """Return the work that creates one consumer's state files; None if none needs it now."""
         while self._unmade:
             name = next(iter(self._unmade))

@@ -96,7 +96,7 @@ class StreamHost:
         return self.commits.failure
 
     @property
-    def is_hindered(self) -> bool:
+    def cannot_store(self) -> bool:
         """Whether nothing can be stored, now or ever."""
         return self.failure is not None or self.commits.full is not None
 
@@ -142,9 +142,9 @@ class StreamHost:
         """Take over what the publish lane did since the last call."""
         if self.lane is None:
             return
-        taken, gone = self.lane.take_news()
+        taken, gone = self.lane.take_results()
         if taken:
-            self.stream.passed_by_lane()
+            self.stream.lane_appended()
             self._waking.taken()
             if self.stream_sources is not None:
                 self.stream_sources.collect_results()
@@ -385,7 +385,7 @@ class StreamHost:
     def open_lane(self) -> None:
         """Let the lane take what the configuration allows; close it while messages must wait."""
         if self.lane is not None:
-            is_bound = self._intake or self.is_hindered or self.stream.store.is_over
+            is_bound = self._intake or self.cannot_store or self.stream.store.is_over
             is_free = not (is_bound or self.is_closed)
             configure_lane(self.lane, self.stream.cfg, is_free=is_free)
             self._tend_lane(self.stream.next_deadline_ns())
@@ -397,7 +397,7 @@ class StreamHost:
             age_ns, last_ns = self.stream.cfg.max_age, self.stream.last_ts_ns
             is_timed = not age_ns or (due_ns is not None and due_ns <= last_ns + age_ns)
             is_alone = not (self.consumers or self.is_watched or self.stream_sources)
-            self.lane.leave_alone(is_alone and is_timed)
+            self.lane.set_unattended(is_alone and is_timed)
 
     def config_changed(self, now_ns: int) -> None:
         """Apply a new stream configuration to the lane and the consumers."""
@@ -472,7 +472,7 @@ class StreamHost:
         """Take back work that has run; move the effects that waited to `now` unless it failed."""
         self.now.extend(self.commits.end(commits, failure, self.lane))
 
-    def hindered(self, full: DiskFull | None) -> None:
+    def set_disk_full(self, full: DiskFull | None) -> None:
         """Record that the disk is full, or (None) that it has space again."""
         self.commits.full = full
         self.open_lane()

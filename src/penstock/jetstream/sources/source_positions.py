@@ -60,7 +60,7 @@ class Positions:
         self._kept_ns = 0
         self._is_given_up = False
 
-    def recall(self, stream: Stream) -> None:
+    def load_into(self, stream: Stream) -> None:
         """Pass the stored positions to a stream that has not recovered yet."""
         try:
             self._slots, reading = SlotFile.open(
@@ -74,7 +74,7 @@ class Positions:
             self._disk.unlink(FILE_NAME)
             return
         self._kept_seq = kept.at_seq
-        stream.recall_sources({ref.index_name: ref for ref in kept.sources}, kept.at_seq)
+        stream.set_source_positions({ref.index_name: ref for ref in kept.sources}, kept.at_seq)
 
     def trim_to(self, stream: Stream) -> None:
         """After recovery: rewrite a file that covers more than the stream has."""

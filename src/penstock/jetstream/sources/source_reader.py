@@ -373,7 +373,7 @@ class SourceReader:
 
     def collect_results(self) -> None:
         """Record what the lane has stored."""
-        if self._lane is not None and self._lane.take_news():
+        if self._lane is not None and self._lane.take_results():
             self._heard_ns = self._lane.heard_ns
             self._note_lag(self.progress.lag + 1)
             if not self._is_mirror:
@@ -402,7 +402,7 @@ class SourceReader:
     def _store(self, msg: Inbound, ref: AckRef, now_ns: int) -> None:
         host = self._host
         host.collect_lane_results()
-        if host.is_hindered:
+        if host.cannot_store:
             self.progress.undo(ref.stream_seq - 1)
             self._again(now_ns, failed=True)
             return

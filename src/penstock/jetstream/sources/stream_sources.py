@@ -154,13 +154,13 @@ class StreamSources:
             feed.resume(now_ns)
             self._note(feed)
 
-    def origin_came(self, name: str, now_ns: int) -> None:
+    def origin_created(self, name: str, now_ns: int) -> None:
         """A local stream of this name now exists: its readers retry at once."""
         for feed in self._reading(name):
             feed.hurry(now_ns)
             self._note(feed)
 
-    def origin_left(self, name: str, now_ns: int) -> None:
+    def origin_deleted(self, name: str, now_ns: int) -> None:
         """The local stream of this name was deleted: its readers do not wait for a timeout."""
         for feed in self._reading(name):
             feed.lost(now_ns)

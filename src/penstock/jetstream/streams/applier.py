@@ -50,7 +50,7 @@ class Applier:
     def __init__(
         self, plan_state: PlanState, acks: PubAcks, schedules: Schedules, fast: FastBatches
     ) -> None:
-        self._ledger = plan_state
+        self._plan_state = plan_state
         self._acks = acks
         self._schedules = schedules
         self._fast = fast
@@ -59,9 +59,9 @@ class Applier:
 
     def configure(self) -> None:
         """Apply the configuration in the plan state."""
-        cfg = self._ledger.cfg
+        cfg = self._plan_state.cfg
         self._acked = not cfg.no_ack
-        self._republisher = self._ledger.parts.republisher
+        self._republisher = self._plan_state.parts.republisher
         self._only_appends = STREAM_SHORTCUTS.allow(cfg, Shortcut.APPLY)
 
     def apply(self, entry: Entry) -> Applied:
@@ -77,9 +77,9 @@ class Applier:
         if isinstance(entry, Remove):
             return Applied(removed=self._remove(entry))
         if isinstance(entry, Expire):
-            return Applied(removed=self._ledger.store.expire(entry.ts_ns))
+            return Applied(removed=self._plan_state.store.expire(entry.ts_ns))
         if isinstance(entry, Trim):
-            return Applied(removed=self._ledger.store.trim())
+            return Applied(removed=self._plan_state.store.trim())
         if isinstance(entry, Skip):
             return self._skip(entry)
         return Applied(removed=self._update(entry.cfg))
@@ -88,7 +88,7 @@ class Applier:
 
     def _store_plain(self, entry: Publish) -> Applied:
         """Store a plain message: a fast version of `_publish`."""
-        plan_state = self._ledger
+        plan_state = self._plan_state
         subject = entry.subject
         appended = plan_state.store.append(
             subject, entry.header, entry.payload, entry.ts_ns, admitted=True
@@ -105,8 +105,10 @@ class Applier:
 
     def _publish(self, entry: Publish) -> Applied:
         special = entry.special or PLAIN
-        applied = self._passed_over(entry, special) if special.skip else self._store(entry, special)
-        seq = self._ledger.last_seq
+        applied = (
+            self._skip_message(entry, special) if special.skip else self._store(entry, special)
+        )
+        seq = self._plan_state.last_seq
         if special.fast is not None:
             answers = self._fast.stored(special.fast, entry.reply, seq)
         elif not entry.reply or not self._acked:
@@ -117,10 +119,10 @@ class Applier:
             answers = (Send(entry.reply, self._acks.stored(seq)),)
         return applied._replace(effects=applied.effects + answers) if answers else applied
 
-    def _passed_over(self, entry: Publish, special: Special) -> Applied:
+    def _skip_message(self, entry: Publish, special: Special) -> Applied:
         """Assign a sequence and apply the rollup, without storing the message: no consumer is
         interested."""
-        plan_state = self._ledger
+        plan_state = self._plan_state
         seq = plan_state.last_seq + 1
         plan_state.store.skip(seq, seq, entry.ts_ns)
         self._note(seq, entry.ts_ns, special)
@@ -128,7 +130,7 @@ class Applier:
         return Applied(removed=removed, rolled_up=removed, rest=rest)
 
     def _store(self, entry: Publish, special: Special) -> Applied:
-        plan_state = self._ledger
+        plan_state = self._plan_state
         to = self._republisher.destination(entry.subject) if self._republisher else ""
         previous = plan_state.last_of(entry.subject) if to else 0
         appended = plan_state.store.append(
@@ -173,7 +175,7 @@ class Applier:
         )
 
     def _note(self, seq: int, ts_ns: int, special: Special) -> None:
-        plan_state = self._ledger
+        plan_state = self._plan_state
         plan_state.last_seq = seq
         plan_state.last_ts_ns = ts_ns
         plan_state.last_msg_id = special.msg_id
@@ -189,7 +191,7 @@ class Applier:
             pattern = entry.subject if special.rollup == ROLLUP_SUBJECT else ""
             purges.append(Purge(entry.ts_ns, pattern, before_seq))
         if special.purged:
-            purges.append(Purge(entry.ts_ns, special.purged, self._ledger.store.last_seq + 1))
+            purges.append(Purge(entry.ts_ns, special.purged, self._plan_state.store.last_seq + 1))
         for purge in purges:
             applied = self._purge(purge)
             removed = merged(removed, applied.removed)
@@ -216,22 +218,22 @@ class Applier:
             if applied.removed.msgs:
                 removed = merged(removed, applied.removed)
         if entry.reply and self._acked:
-            ack = self._acks.committed(self._ledger.last_seq, entry.id, entry.count)
+            ack = self._acks.committed(self._plan_state.last_seq, entry.id, entry.count)
             effects.append(Send(entry.reply, ack))
         return Applied(tuple(effects), tuple(stored), removed, is_bulk=is_bulk, rest=rest)
 
     def _store_packed(self, entry: BatchEntry) -> Removed:
         """Store the packed messages, as `_store_plain` does for each."""
-        plan_state = self._ledger
+        plan_state = self._plan_state
         removed = plan_state.store.append_packed(entry.packed, entry.ts_ns)
-        plan_state.look_again()
+        plan_state.reread_end()
         plan_state.last_msg_id = b""
         return removed
 
     # -- everything else
 
     def _purge(self, entry: Purge) -> Applied:
-        plan_state, subject = self._ledger, entry.subject or None
+        plan_state, subject = self._plan_state, entry.subject or None
         if entry.bound:
             step = PurgeStep(subject, entry.bound, entry.keep, entry.start)
         else:
@@ -254,7 +256,7 @@ class Applier:
         return Applied(removed=removed, rest=(rest,))
 
     def _remove(self, entry: Remove) -> Removed:
-        store = self._ledger.store
+        store = self._plan_state.store
         if not entry.erase:
             return together([store.remove_span(*span) for span in spans_of(entry.seqs)])
         removed = NOTHING_REMOVED
@@ -269,7 +271,7 @@ class Applier:
         return removed
 
     def _skip(self, entry: Skip) -> Applied:
-        plan_state = self._ledger
+        plan_state = self._plan_state
         first, last = entry.seqs
         plan_state.store.skip(first, last, entry.ts_ns)
         plan_state.last_seq = last
@@ -277,7 +279,7 @@ class Applier:
         return Applied()
 
     def _update(self, cfg: StreamConfig) -> Removed:
-        plan_state, parts = self._ledger, build_parts(cfg)
+        plan_state, parts = self._plan_state, build_parts(cfg)
         plan_state.configure(cfg, parts)
         plan_state.dedupe.window_ns = cfg.duplicate_window
         self.configure()

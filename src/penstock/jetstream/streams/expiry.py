@@ -32,13 +32,13 @@ class StreamExpiry:
     """The deadlines of one stream."""
 
     def __init__(self, plan_state: PlanState, planner: Planner, schedules: Schedules) -> None:
-        self._ledger = plan_state
+        self._plan_state = plan_state
         self._planner = planner
         self._schedules = schedules
 
     def next_deadline_ns(self) -> int | None:
         """Return a time not later than the next deadline; None if there is none."""
-        plan_state = self._ledger
+        plan_state = self._plan_state
         deadlines = (
             plan_state.store.next_deadline_ns(),
             plan_state.dedupe.next_deadline_ns(),
@@ -48,7 +48,7 @@ class StreamExpiry:
 
     def tick(self, now_ns: int) -> Due:
         """Return everything that is due."""
-        plan_state = self._ledger
+        plan_state = self._plan_state
         plan_state.dedupe.expire(now_ns)
         entries: list[Entry] = []
         effects: list[Effect] = []
@@ -65,7 +65,7 @@ class StreamExpiry:
     # -- markers
 
     def _leave_markers(self, now_ns: int, entries: list[Entry], effects: list[Effect]) -> None:
-        plan_state = self._ledger
+        plan_state = self._plan_state
         leaving: dict[str, int] = {}
         gone: list[int] = []
         for seq in plan_state.store.due(now_ns, at_most=PER_TICK_MAX):
@@ -86,7 +86,7 @@ class StreamExpiry:
             entries.append(Remove(now_ns, tuple(gone)))
 
     def _marker(self, subject: str, now_ns: int) -> object:
-        ttl_ns = self._ledger.cfg.subject_delete_marker_ttl // SECOND_NS * SECOND_NS
+        ttl_ns = self._plan_state.cfg.subject_delete_marker_ttl // SECOND_NS * SECOND_NS
         header = b"NATS/1.0\r\n%b: MaxAge\r\n%b: %b\r\n%b: sub\r\n\r\n" % (
             publish_headers.MARKER_REASON,
             publish_headers.TTL,
@@ -113,10 +113,12 @@ class StreamExpiry:
     def _fired(self, due_ns: int, seq: int, subject: str, now_ns: int) -> Publish | Cold | None:
         """Return the message of one schedule, unless the schedule was removed or the message
         rejected."""
-        record = self._ledger.store.load(seq, unsynced=True)
+        record = self._plan_state.store.load(seq, unsynced=True)
         if isinstance(record, Cold):
             return record
-        fired = None if isinstance(record, Missing) else fire(self._ledger, record, due_ns, now_ns)
+        fired = (
+            None if isinstance(record, Missing) else fire(self._plan_state, record, due_ns, now_ns)
+        )
         if isinstance(fired, Cold):
             return fired
         if fired is None:

@@ -14,7 +14,13 @@ from penstock.base.effects import Send
 from penstock.base.sequences import SEQ_MAX
 from penstock.jetstream.streams import publish_headers
 from penstock.jetstream.streams.entries import NOTHING, Answer, NotLoaded, Planned, Publish, Special
-from penstock.jetstream.streams.publish_checks import USED_UP, Duplicate, admit, judge, rollup
+from penstock.jetstream.streams.publish_checks import (
+    USED_UP,
+    Duplicate,
+    admit,
+    check_message,
+    rollup,
+)
 from penstock.jetstream.streams.stream_state import Draft
 from penstock.store.contract import Cold
 from penstock.wire import headers
@@ -22,7 +28,7 @@ from penstock.wire import headers
 if TYPE_CHECKING:
     from penstock.jetstream.streams.entries import FastMark
     from penstock.jetstream.streams.pubacks import PubAcks
-    from penstock.jetstream.streams.publish_checks import Verdict
+    from penstock.jetstream.streams.publish_checks import Rejection
     from penstock.jetstream.streams.stream_state import PlanState
 
 
@@ -30,14 +36,14 @@ class Planner:
     """Plans messages for one stream."""
 
     def __init__(self, plan_state: PlanState, acks: PubAcks) -> None:
-        self._ledger = plan_state
+        self._plan_state = plan_state
         self._acks = acks
         self.configure()
 
     def configure(self) -> None:
         """Apply the configuration in the plan state."""
-        self._transform = self._ledger.parts.transform
-        self._by_interest = self._ledger.cfg.retention is Retention.INTEREST
+        self._transform = self._plan_state.parts.transform
+        self._by_interest = self._plan_state.cfg.retention is Retention.INTEREST
 
     def plan(
         self,
@@ -51,25 +57,25 @@ class Planner:
     ) -> Planned:
         """Return the entry that stores a message, or the reply."""
         draft = self.draft(subject, reply, header, payload, now_ns, is_internal=is_internal)
-        verdict = judge(self._ledger, draft)
-        if verdict is None:
+        rejection = check_message(self._plan_state, draft)
+        if rejection is None:
             return self.entry(draft)
-        return self.answer(verdict, reply)
+        return self.answer(rejection, reply)
 
     def plan_mirrored(
         self, subject: str, header: bytes, payload: bytes, seq: int, ts_ns: int
     ) -> Planned:
         """Return the entry that stores a message of a mirror's origin. The origin has checked it:
         only rollup, TTL, and the limits of account and stream are checked here."""
-        if seq <= self._ledger.last_seq:
+        if seq <= self._plan_state.last_seq:
             return Answer(is_duplicate=True)
         if seq > SEQ_MAX:
             return self.answer(USED_UP, "")
         draft = self.draft(subject, "", header, payload, ts_ns, is_internal=True)
         draft.msg_id = draft.fields.get(publish_headers.MSG_ID, b"")
-        verdict = rollup(self._ledger, draft) or admit(self._ledger, draft)
-        if verdict is not None:
-            return self.answer(verdict, "")
+        rejection = rollup(self._plan_state, draft) or admit(self._plan_state, draft)
+        if rejection is not None:
+            return self.answer(rejection, "")
         special = Special(
             ttl_ns=draft.ttl_ns, msg_id=draft.msg_id, rollup=draft.rollup, origin_seq=seq
         )
@@ -96,7 +102,7 @@ class Planner:
                 header = headers.without(header, publish_headers.CLIENT_INFO)
                 fields = headers.parse(header)
         subject = self.stored_subject(subject)
-        ts_ns = max(now_ns, self._ledger.last_ts_ns)
+        ts_ns = max(now_ns, self._plan_state.last_ts_ns)
         return Draft(subject, reply, header, payload, fields, ts_ns, is_internal=is_internal)
 
     def stored_subject(self, subject: str) -> str:
@@ -106,19 +112,19 @@ class Planner:
         return self._transform.match(subject) or subject
 
     def entry(self, draft: Draft) -> Planned:
-        """Return the entry of a draft that passed `judge`, or the reply if `admit` rejects it."""
-        if self._ledger.is_used_up(1):
+        """Return the entry of a draft that passed `check_message`, or the reply of `admit`."""
+        if self._plan_state.is_used_up(1):
             return self.answer(USED_UP, draft.reply)
         skip = self.is_unwanted(draft.subject)
         if not skip:
-            verdict = admit(self._ledger, draft)
-            if verdict is not None:
-                return self.answer(verdict, draft.reply)
+            rejection = admit(self._plan_state, draft)
+            if rejection is not None:
+                return self.answer(rejection, draft.reply)
         return self.publish(draft, skip=skip)
 
     def is_unwanted(self, subject: str) -> bool:
         """Return whether interest retention finds no interest in this subject."""
-        return self._by_interest and not self._ledger.has_interest(subject)
+        return self._by_interest and not self._plan_state.has_interest(subject)
 
     def publish(self, draft: Draft, *, skip: bool, fast: FastMark | None = None) -> Publish:
         """Return the draft as an entry."""
@@ -137,19 +143,19 @@ class Planner:
             draft.now_ns, draft.subject, draft.header, draft.payload, draft.reply, special
         )
 
-    def answer(self, verdict: Verdict, reply: str) -> Answer | NotLoaded:
+    def answer(self, rejection: Rejection, reply: str) -> Answer | NotLoaded:
         """Return the reply for a message that is not stored, or the block to load."""
-        if isinstance(verdict, Cold):
-            return NotLoaded(verdict)
-        if isinstance(verdict, Duplicate):
-            effects = self.said(reply, self._acks.duplicate(verdict.seq))
+        if isinstance(rejection, Cold):
+            return NotLoaded(rejection)
+        if isinstance(rejection, Duplicate):
+            effects = self.reply_to(reply, self._acks.duplicate(rejection.seq))
             return Answer(effects, is_duplicate=True)
-        if isinstance(verdict, ApiError):
-            return Answer(self.said(reply, self._acks.refused(verdict)), verdict)
+        if isinstance(rejection, ApiError):
+            return Answer(self.reply_to(reply, self._acks.refused(rejection)), rejection)
         return NOTHING
 
-    def said(self, reply: str, payload: bytes) -> tuple[Send, ...]:
+    def reply_to(self, reply: str, payload: bytes) -> tuple[Send, ...]:
         """Return a reply, if the publisher requested one and the stream sends acks."""
-        if not reply or self._ledger.cfg.no_ack:
+        if not reply or self._plan_state.cfg.no_ack:
             return ()
         return (Send(reply, payload),)

@@ -45,8 +45,8 @@ class Duplicate(NamedTuple):
     seq: int
 
 
-Verdict: TypeAlias = ApiError | Duplicate | Cold | None
-Check: TypeAlias = "Callable[[PlanState, Draft], Verdict]"
+Rejection: TypeAlias = ApiError | Duplicate | Cold | None
+Check: TypeAlias = "Callable[[PlanState, Draft], Rejection]"
 
 
 def sequence_of(value: bytes) -> int:
@@ -56,12 +56,12 @@ def sequence_of(value: bytes) -> int:
     return int(value)
 
 
-def not_sealed(plan_state: PlanState, draft: Draft) -> Verdict:
+def not_sealed(plan_state: PlanState, draft: Draft) -> Rejection:
     """Check that the stream is not sealed."""
     return refusals.STREAM_SEALED if plan_state.cfg.sealed else None
 
 
-def small_enough(plan_state: PlanState, draft: Draft) -> Verdict:
+def small_enough(plan_state: PlanState, draft: Draft) -> Rejection:
     """Check the sizes of subject, header and payload."""
     size_max = plan_state.cfg.max_msg_size
     if len(draft.subject) > SUBJECT_LENGTH_MAX and byte_length(draft.subject) > SUBJECT_BYTES_MAX:
@@ -73,7 +73,7 @@ def small_enough(plan_state: PlanState, draft: Draft) -> Verdict:
     return None
 
 
-def expected_stream(plan_state: PlanState, draft: Draft) -> Verdict:
+def expected_stream(plan_state: PlanState, draft: Draft) -> Rejection:
     """Check that the publisher expects this stream."""
     name = draft.fields.get(publish_headers.EXPECTED_STREAM)
     if name and name != plan_state.cfg.name.encode():
@@ -81,7 +81,7 @@ def expected_stream(plan_state: PlanState, draft: Draft) -> Verdict:
     return None
 
 
-def ttl_allowed(plan_state: PlanState, draft: Draft) -> Verdict:
+def ttl_allowed(plan_state: PlanState, draft: Draft) -> Rejection:
     """Check that the stream allows TTLs. `ttl_value` rejects invalid values later."""
     value = draft.fields.get(publish_headers.TTL)
     if value and not draft.is_internal and not plan_state.cfg.allow_msg_ttl and parse_ttl(value):
@@ -89,7 +89,7 @@ def ttl_allowed(plan_state: PlanState, draft: Draft) -> Verdict:
     return None
 
 
-def expected_subject_seq(plan_state: PlanState, draft: Draft) -> Verdict:
+def expected_subject_seq(plan_state: PlanState, draft: Draft) -> Rejection:
     """Check the expected last sequence of the subject, or of the subject the publisher names."""
     value = draft.fields.get(publish_headers.EXPECTED_SUBJECT_SEQ)
     other = draft.fields.get(publish_headers.EXPECTED_SUBJECT)
@@ -100,7 +100,7 @@ def expected_subject_seq(plan_state: PlanState, draft: Draft) -> Verdict:
     return None if last == sequence_of(value) else refusals.STREAM_WRONG_LAST_SEQUENCE(seq=last)
 
 
-def expected_last_seq(plan_state: PlanState, draft: Draft) -> Verdict:
+def expected_last_seq(plan_state: PlanState, draft: Draft) -> Rejection:
     """Check the expected last sequence of the stream."""
     value = draft.fields.get(publish_headers.EXPECTED_LAST_SEQ)
     if not value or sequence_of(value) == plan_state.last_seq:
@@ -108,14 +108,14 @@ def expected_last_seq(plan_state: PlanState, draft: Draft) -> Verdict:
     return refusals.STREAM_WRONG_LAST_SEQUENCE(seq=plan_state.last_seq)
 
 
-def not_forged(plan_state: PlanState, draft: Draft) -> Verdict:
+def not_set_by_client(plan_state: PlanState, draft: Draft) -> Rejection:
     """Check that only the server sets the source header."""
     if draft.fields.get(publish_headers.STREAM_SOURCE) and not draft.is_internal:
         return refusals.MESSAGE_SOURCE_HDR_NOT_ALLOWED
     return None
 
 
-def not_seen(plan_state: PlanState, draft: Draft) -> Verdict:
+def not_seen(plan_state: PlanState, draft: Draft) -> Rejection:
     """Check that the message id is new. A mirror stores everything its origin stored."""
     draft.msg_id = draft.fields.get(publish_headers.MSG_ID, b"")
     if not draft.msg_id or plan_state.cfg.mirror is not None:
@@ -124,7 +124,7 @@ def not_seen(plan_state: PlanState, draft: Draft) -> Verdict:
     return Duplicate(seq) if seq else None
 
 
-def expected_last_msg_id(plan_state: PlanState, draft: Draft) -> Verdict:
+def expected_last_msg_id(plan_state: PlanState, draft: Draft) -> Rejection:
     """Check the expected id of the last stored message."""
     value = draft.fields.get(publish_headers.EXPECTED_LAST_MSG_ID)
     if not value or value == plan_state.last_msg_id:
@@ -132,7 +132,7 @@ def expected_last_msg_id(plan_state: PlanState, draft: Draft) -> Verdict:
     return refusals.STREAM_WRONG_LAST_MSG_ID(id=plan_state.last_msg_id.decode("utf-8", "replace"))
 
 
-def rollup(plan_state: PlanState, draft: Draft) -> Verdict:
+def rollup(plan_state: PlanState, draft: Draft) -> Rejection:
     """Check that a rollup is allowed and valid. In messages that the server itself publishes, a
     rollup that the stream does not allow is ignored."""
     value = draft.fields.get(publish_headers.ROLLUP, b"").lower()
@@ -148,14 +148,14 @@ def rollup(plan_state: PlanState, draft: Draft) -> Verdict:
     return None
 
 
-def resources(plan_state: PlanState, draft: Draft) -> Verdict:
+def resources(plan_state: PlanState, draft: Draft) -> Rejection:
     """Check that the account and the server have room."""
     if plan_state.may_store is None:
         return None
     return plan_state.may_store(plan_state.size_of(draft.subject, draft.header, draft.payload))
 
 
-def ttl_value(plan_state: PlanState, draft: Draft) -> Verdict:
+def ttl_value(plan_state: PlanState, draft: Draft) -> Rejection:
     """Check the TTL and set it in the draft. A TTL shorter than the delete marker's TTL is raised
     to it."""
     value = draft.fields.get(publish_headers.TTL)
@@ -175,7 +175,7 @@ def ttl_value(plan_state: PlanState, draft: Draft) -> Verdict:
     return None
 
 
-def limits(plan_state: PlanState, draft: Draft) -> Verdict:
+def limits(plan_state: PlanState, draft: Draft) -> Rejection:
     """Check the stream's limits. A rollup passes the per-subject limit: it frees the room
     itself."""
     refused = plan_state.store.refusal(draft.subject, draft.header, draft.payload)
@@ -198,7 +198,7 @@ class KeyedChecks:
             for key in keys:
                 self._bits[key] = self._bits.get(key, 0) | 1 << at
 
-    def called_for(self, fields: dict[bytes, bytes]) -> tuple[Check, ...]:
+    def needed_by(self, fields: dict[bytes, bytes]) -> tuple[Check, ...]:
         """Return the checks that these header fields need."""
         bits = 0
         for key in fields:
@@ -222,7 +222,7 @@ HEADER_CHECKS: Final = KeyedChecks(
     (expected_last_seq, (publish_headers.EXPECTED_LAST_SEQ,)),
     (schedule.schedule_allowed, (publish_headers.SCHEDULE, publish_headers.SCHEDULE_TIME_ZONE)),
     (schedule.scheduler_allowed, (publish_headers.SCHEDULE_NEXT, publish_headers.SCHEDULER)),
-    (not_forged, (publish_headers.STREAM_SOURCE,)),
+    (not_set_by_client, (publish_headers.STREAM_SOURCE,)),
     (not_seen, (publish_headers.MSG_ID,)),
     (expected_last_msg_id, (publish_headers.EXPECTED_LAST_MSG_ID,)),
     # A schedule is always a rollup, with or without the header.
@@ -232,25 +232,25 @@ REWRITES: Final[tuple[Check, ...]] = (counter.count, small_enough)
 STORE_CHECKS: Final[tuple[Check, ...]] = (resources, ttl_value, limits)
 
 
-def first_verdict(checks: tuple[Check, ...], plan_state: PlanState, draft: Draft) -> Verdict:
+def first_rejection(checks: tuple[Check, ...], plan_state: PlanState, draft: Draft) -> Rejection:
     """Return the first result that is not None."""
     for check in checks:
-        verdict = check(plan_state, draft)
-        if verdict is not None:
-            return verdict
+        rejection = check(plan_state, draft)
+        if rejection is not None:
+            return rejection
     return None
 
 
-def judge(plan_state: PlanState, draft: Draft) -> Verdict:
+def check_message(plan_state: PlanState, draft: Draft) -> Rejection:
     """Run the checks that apply whether or not the message will be stored."""
-    verdict = first_verdict(FIRST_CHECKS, plan_state, draft)
-    if verdict is None and draft.fields:
-        verdict = first_verdict(HEADER_CHECKS.called_for(draft.fields), plan_state, draft)
-    if verdict is None and (draft.schedule or plan_state.cfg.allow_msg_counter):
-        verdict = first_verdict(REWRITES, plan_state, draft)
-    return verdict
+    rejection = first_rejection(FIRST_CHECKS, plan_state, draft)
+    if rejection is None and draft.fields:
+        rejection = first_rejection(HEADER_CHECKS.needed_by(draft.fields), plan_state, draft)
+    if rejection is None and (draft.schedule or plan_state.cfg.allow_msg_counter):
+        rejection = first_rejection(REWRITES, plan_state, draft)
+    return rejection
 
 
-def admit(plan_state: PlanState, draft: Draft) -> Verdict:
+def admit(plan_state: PlanState, draft: Draft) -> Rejection:
     """Run the checks that apply only to a message that will be stored."""
-    return first_verdict(STORE_CHECKS, plan_state, draft)
+    return first_rejection(STORE_CHECKS, plan_state, draft)

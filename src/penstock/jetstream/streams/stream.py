@@ -88,15 +88,15 @@ class Stream:
         self.created_ns: Final = created_ns
         self.store: Final = store
         dedupe = DuplicateWindow(cfg.duplicate_window)
-        self._ledger = PlanState(cfg, store, dedupe, has_interest, may_store, max_payload)
+        self._plan_state = PlanState(cfg, store, dedupe, has_interest, may_store, max_payload)
         self._acks = PubAcks(cfg.name, domain)
         self._schedules = Schedules()
-        self._planner = Planner(self._ledger, self._acks)
+        self._planner = Planner(self._plan_state, self._acks)
         limits, shared = batch_limits or BatchLimits(), in_flight or InFlight()
-        self._atomic = AtomicBatches(self._ledger, self._planner, limits, shared)
-        self._fast = FastBatches(self._ledger, self._planner, self._acks, limits, shared)
-        self._applier = Applier(self._ledger, self._acks, self._schedules, self._fast)
-        self._timing = StreamExpiry(self._ledger, self._planner, self._schedules)
+        self._atomic = AtomicBatches(self._plan_state, self._planner, limits, shared)
+        self._fast = FastBatches(self._plan_state, self._planner, self._acks, limits, shared)
+        self._applier = Applier(self._plan_state, self._acks, self._schedules, self._fast)
+        self._timing = StreamExpiry(self._plan_state, self._planner, self._schedules)
         self._recovery: Iterator[Cold] | None = None
         # Report a first sequence even without messages: the stream was purged, or configured to
         # start at 1.
@@ -106,35 +106,35 @@ class Stream:
     @property
     def cfg(self) -> StreamConfig:
         """The configuration in effect."""
-        return self._ledger.cfg
+        return self._plan_state.cfg
 
     @property
     def last_seq(self) -> int:
         """The last assigned sequence."""
-        return self._ledger.last_seq
+        return self._plan_state.last_seq
 
     @property
     def last_ts_ns(self) -> int:
         """The timestamp of the last message."""
-        return self._ledger.last_ts_ns
+        return self._plan_state.last_ts_ns
 
     @property
     def ids(self) -> DuplicateWindow:
         """The recent message ids; the fast lane records the ids of its messages here."""
-        return self._ledger.dedupe
+        return self._plan_state.dedupe
 
     @property
-    def gatherings(self) -> StagedBatches:
+    def staged_batches(self) -> StagedBatches:
         """The staged atomic batches; the fast lane adds messages of batches here."""
-        return self._atomic.gatherings
+        return self._atomic.staged_batches
 
     @property
     def is_timeless(self) -> bool:
         """Return whether no deadline is pending and no plain message can create one."""
-        return self._is_timeless and not self._ledger.dedupe
+        return self._is_timeless and not self._plan_state.dedupe
 
     def _configure(self) -> None:
-        cfg = self._ledger.cfg
+        cfg = self._plan_state.cfg
         forbidden = STREAM_SHORTCUTS.forbidden(cfg)
         self._is_timeless = Shortcut.TIMELESS not in forbidden
         self._needs_checks = Shortcut.PLAN in forbidden
@@ -147,9 +147,9 @@ class Stream:
         subject, reply, header, payload = msg
         if header or self._needs_checks or reply[-4:] == SUFFIX:
             return self._plan_special(msg, now_ns)
-        if len(payload) > self._payload_max or self._ledger.is_used_up(1):
+        if len(payload) > self._payload_max or self._plan_state.is_used_up(1):
             return self._planner.plan(subject, reply, header, payload, now_ns)
-        plan_state = self._ledger
+        plan_state = self._plan_state
         if plan_state.may_store is not None:
             refused = plan_state.may_store(plan_state.size_of(subject, header, payload))
             if refused is not None:
@@ -176,10 +176,10 @@ class Stream:
         """Return the subject that a message published on this one is stored under."""
         return self._planner.stored_subject(subject)
 
-    def pass_over(self, planned: Publish) -> tuple[Send, ...]:
+    def drop_planned(self, planned: Publish) -> tuple[Send, ...]:
         """Drop a planned message; return the replies to its publisher if it is of a fast batch."""
         mark = planned.special.fast if planned.special is not None else None
-        return self._fast.passed_over(mark) if mark is not None else ()
+        return self._fast.skipped(mark) if mark is not None else ()
 
     def plan_copy(self, msg: Inbound, seq: int, source: Progress, now_ns: int) -> Planned:
         """Return the plan of a message from a source; `seq` is its sequence at the origin."""
@@ -195,32 +195,32 @@ class Stream:
 
     def source_ref(self, index_name: str) -> SourceRef | None:
         """Return the newest message copied from a source, by the source's index name."""
-        return self._ledger.sources.get(index_name)
+        return self._plan_state.sources.get(index_name)
 
     @property
     def known_sources(self) -> dict[str, SourceRef]:
         """The newest message copied from each source, configured or not."""
-        return self._ledger.sources
+        return self._plan_state.sources
 
-    def recall_sources(self, refs: dict[str, SourceRef], seq: int) -> None:
+    def set_source_positions(self, refs: dict[str, SourceRef], seq: int) -> None:
         """Set the source positions known when `seq` was the last sequence. Call before
         `recover`."""
-        self._ledger.sources.update(refs)
-        self._ledger.recalled_seq = seq
+        self._plan_state.sources.update(refs)
+        self._plan_state.recalled_seq = seq
 
     def copied(self, ref: SourceRef) -> None:
         """Record that a lane has stored messages of a source, up to this one."""
-        self._ledger.sources[ref.index_name] = ref
+        self._plan_state.sources[ref.index_name] = ref
 
-    def passed_by_lane(self) -> None:
+    def lane_appended(self) -> None:
         """Reread the store's end: a lane stored plain messages without `apply`."""
-        self._ledger.look_again()
+        self._plan_state.reread_end()
 
     # -- requests
 
     def plan_purge(self, request: PurgeRequest, now_ns: int) -> Purge | ApiError:
         """Return a purge, or an error if the stream does not allow it."""
-        cfg = self._ledger.cfg
+        cfg = self._plan_state.cfg
         if request.seq and request.keep:
             return refusals.BAD_REQUEST
         if cfg.sealed:
@@ -236,7 +236,7 @@ class Stream:
     ) -> Remove | NotLoaded | ApiError:
         """Return the deletion of one message, or an error if the stream does not allow it or lacks
         the message."""
-        cfg = self._ledger.cfg
+        cfg = self._plan_state.cfg
         if cfg.sealed:
             return refusals.STREAM_SEALED
         if cfg.deny_delete:
@@ -250,7 +250,7 @@ class Stream:
 
     def _nothing_to_remove(self, seq: int) -> ApiError:
         """Return the reference's error text, which differs between its two stores."""
-        if self.cfg.storage is Storage.FILE and seq > self._ledger.last_seq:
+        if self.cfg.storage is Storage.FILE and seq > self._plan_state.last_seq:
             return refusals.STREAM_MSG_DELETE_FAILED(err="stream store EOF")
         if self.cfg.storage is Storage.FILE and seq < self.store.state().first_seq:
             return refusals.STREAM_MSG_DELETE_FAILED(err="no message found")
@@ -276,10 +276,10 @@ class Stream:
         return applied
 
     def _reconfigure(self) -> None:
-        cfg = self._ledger.cfg
+        cfg = self._plan_state.cfg
         self._planner.configure()
         self._configure()
-        self._recovery = source_steps(self._ledger)
+        self._recovery = source_steps(self._plan_state)
         self._atomic.reconfigured()
         if not cfg.allow_batched:
             self._fast.clear()
@@ -307,7 +307,7 @@ class Stream:
         update that adds sources; repeat until it returns None. Each other result is a block to load
         first."""
         if self._recovery is None:
-            self._recovery = recovery_steps(self._ledger, self._schedules, now_ns)
+            self._recovery = recovery_steps(self._plan_state, self._schedules, now_ns)
         return next(self._recovery, None)
 
     def close(self) -> None:

@@ -80,7 +80,7 @@ class PlanState:
         """Return whether the stream has fewer than `n` sequences left."""
         return self.last_seq > SEQ_MAX - n
 
-    def look_again(self) -> None:
+    def reread_end(self) -> None:
         """Reread sequence and time from the store after other code appended to it."""
         self.last_seq = self.store.last_seq
         self.last_ts_ns = self.store.last_ts_ns

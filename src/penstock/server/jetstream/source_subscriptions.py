@@ -47,7 +47,7 @@ class SourceSubscriptions:
             for name in host.stream_sources.origins:
                 self._copies.setdefault(name, []).append(host)
         for copy, stream_sources in self._copies_of(host):
-            stream_sources.origin_came(host.name, now_ns)
+            stream_sources.origin_created(host.name, now_ns)
             self._account.mark(copy)
 
     def drop(self, host: StreamHost) -> None:
@@ -58,7 +58,7 @@ class SourceSubscriptions:
             self.tune(host.stream_sources, host)
             host.stream_sources = None
         for copy, stream_sources in self._copies_of(host):
-            stream_sources.origin_left(host.name, self._account.runtime.now_ns())
+            stream_sources.origin_deleted(host.name, self._account.runtime.now_ns())
             self._account.mark(copy)
 
     def _copies_of(self, host: StreamHost) -> list[tuple[StreamHost, StreamSources]]:

@@ -270,14 +270,14 @@ class StreamDriver:
     def _committed(self, commits: list[Commit], failure: Exception | None) -> None:
         host = self.host
         if isinstance(failure, DiskFull):
-            host.hindered(failure)
+            host.set_disk_full(failure)
             self._wait_for_space(commits)
         else:
             host.end_commit(commits, failure)
             if failure is not None:
                 self._failed(failure)
             elif host.commits.full is not None and not self._is_waiting:
-                host.hindered(None)
+                host.set_disk_full(None)
                 self._is_told = False
                 log.info("stream %s > %s has space again", self._account.name, host.name)
             if host.wants_commit:
@@ -316,7 +316,7 @@ class StreamDriver:
         if commits is not None:
             self._sync(commits)
             return
-        self.host.hindered(None)
+        self.host.set_disk_full(None)
         self.mark()
         self._runtime.run_and_flush()
 
@@ -353,7 +353,7 @@ class StreamDriver:
         """Create the consumers' state files, one consumer after the other."""
         if self._making or self._is_frozen or self.host.is_closed:
             return
-        making = self.host.commits.next_making()
+        making = self.host.commits.next_state_creation()
         if making is not None:
             self._making = True
             self._runtime.disk_queue.run(

@@ -98,4 +98,4 @@ def _answer_only(host: StreamHost, planned: Planned) -> None:
     if isinstance(planned, Answer):
         host.commits.promise(planned.effects)
     elif isinstance(planned, Publish):
-        host.commits.promise(host.stream.pass_over(planned))
+        host.commits.promise(host.stream.drop_planned(planned))

@@ -144,7 +144,7 @@ def _jetstream(runtime: JetStreamRuntime) -> Iterator[Metric]:
         (
             "refusing_streams",
             "Streams that cannot store: their disk failed or is full.",
-            sum(host.is_hindered for host in hosts_of(runtime)),
+            sum(host.cannot_store for host in hosts_of(runtime)),
         ),
     )
     for name, prose, value in gauges:

@@ -24,7 +24,7 @@ def run_of(
         "takers": [(b"in", FAR, 0)],
         "start": 1,
         "consumer_seq": 0,
-        "to_come": 0,
+        "num_undelivered": 0,
         "counted_to": 0,
         "msgs_max": FAR,
         "size_max": FAR,
@@ -49,17 +49,17 @@ def filled(messages: int, payload: bytes = b"") -> MemStore:
     return store
 
 
-def test_the_number_to_come_is_counted_down_with_every_message() -> None:
+def test_every_message_lowers_the_number_of_undelivered_messages() -> None:
     subscribers = LaneSubscribers(["in"])
     pump = pump_over(filled(4), subscribers)
-    run, got = run_of(pump, subscribers, to_come=3, counted_to=3)
+    run, got = run_of(pump, subscribers, num_undelivered=3, counted_to=3)
     assert [one.reply for one in got] == [
         f"$JS.ACK.S.C.1.1.1.{T0}.2",
         f"$JS.ACK.S.C.1.2.2.{T0 + 1}.1",
         f"$JS.ACK.S.C.1.3.3.{T0 + 2}.0",
         f"$JS.ACK.S.C.1.4.4.{T0 + 3}.0",
     ]
-    assert (run.sent, run.to_come, run.counted_to, run.at_end) == (4, 0, 4, True)
+    assert (run.sent, run.num_undelivered, run.counted_to, run.at_end) == (4, 0, 4, True)
 
 
 def test_numbers_of_every_length_are_written_whole() -> None:

@@ -76,7 +76,7 @@ class Rig:
             for commit in commits:
                 commit.work.run()
         except DiskFull as full:
-            self.host.hindered(full)
+            self.host.set_disk_full(full)
             return commits
         except StoreError as error:
             failure = error
@@ -151,7 +151,7 @@ def test_a_full_disk_refuses_what_comes_and_keeps_what_waits(fault: DiskFault) -
     assert stuck
     rig.disk.heal()
     assert rig.run(stuck) == []
-    rig.host.hindered(None)
+    rig.host.set_disk_full(None)
     assert set(rig.left()) == {"a"}
     rig.publish("c")
     rig.commit()
@@ -264,7 +264,7 @@ def test_an_ack_waits_until_a_full_disk_has_space() -> None:
     assert rig.left() == {}
     rig.disk.heal()
     rig.run(stuck)
-    rig.host.hindered(None)
+    rig.host.set_disk_full(None)
     rig.commit()
     assert set(rig.left()) == {"confirmed"}
 

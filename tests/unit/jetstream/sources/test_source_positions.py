@@ -46,7 +46,7 @@ class Kept(Run):
     def open(self) -> None:
         self.positions = Positions(self.disk, INCARNATION)
         self.stream = Stream(self.cfg, self.store, created_ns=1)
-        self.positions.recall(self.stream)
+        self.positions.load_into(self.stream)
         assert self.stream.recover(self.now_ns) is None
         self.positions.trim_to(self.stream)
 

@@ -91,20 +91,20 @@ def test_a_given_consumer_that_is_not_there_is_asked_for_soon() -> None:
 def test_an_origin_that_comes_is_asked_at_once() -> None:
     copy = Copy(**SOURCE)
     copy.refuse()
-    copy.stream_sources.origin_came("P", copy.now_ns)
+    copy.stream_sources.origin_created("P", copy.now_ns)
     copy.pass_time(0)
     assert copy.num_asked == 1
-    copy.stream_sources.origin_came("O", copy.now_ns)
+    copy.stream_sources.origin_created("O", copy.now_ns)
     copy.pass_time(0)
     assert copy.num_asked == 2
-    copy.stream_sources.origin_came("O", copy.now_ns)
+    copy.stream_sources.origin_created("O", copy.now_ns)
     copy.pass_time(0)
     assert copy.num_asked == 2
 
 
 def test_an_origin_that_leaves_is_asked_for_soon_and_its_consumer_forgotten() -> None:
     copy = connected(**SOURCE)
-    copy.stream_sources.origin_left("O", copy.now_ns)
+    copy.stream_sources.origin_deleted("O", copy.now_ns)
     copy.pass_time(0)
     assert copy.wires == {}
     copy.pass_time(2.2)
@@ -116,7 +116,7 @@ def test_an_origin_that_leaves_is_asked_for_soon_and_its_consumer_forgotten() ->
 def test_origins_elsewhere_do_not_come_and_go_here() -> None:
     external = External(api="$JS.hub.API")
     copy = connected(sources=(StreamSource(name="O", external=external),))
-    copy.stream_sources.origin_left("O", copy.now_ns)
+    copy.stream_sources.origin_deleted("O", copy.now_ns)
     assert DELIVER in copy.wires
 
 

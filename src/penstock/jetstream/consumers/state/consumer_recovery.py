@@ -76,7 +76,7 @@ def recover(slots: SlotReading, logs: tuple[LogReading | None, LogReading | None
     by_generation = {log.generation: log for log in logs if log}
     current = by_generation.get(slots.generation)
     following = by_generation.get(slots.generation + 1)
-    if following and not following.frames and not following.islands:
+    if following and not following.frames and not following.frames_from:
         following = None  # created for the next checkpoint, not used
     # An even later log has changes that nothing leads to, but shows what was durable.
     later = sorted(g for g in by_generation if g > slots.generation + 1)
@@ -107,7 +107,7 @@ def _is_current(log: LogReading | None) -> bool:
 
 def _all(log: LogReading) -> Iterator[DeltaFrame]:
     yield from log.frames
-    yield from log.islands
+    yield from log.frames_from
 
 
 def _apply(state: ConsumerState, seq: int, logs: list[LogReading]) -> tuple[int, int]:

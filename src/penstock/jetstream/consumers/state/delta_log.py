@@ -58,14 +58,14 @@ class DeltaFrame(NamedTuple):
 
 
 class LogReading(NamedTuple):
-    """The content of a log file. `frames` are consecutive from the start; `islands` are valid
+    """The content of a log file. `frames` are consecutive from the start; `frames_from` are valid
     frames after the first position where neither copy is valid."""
 
     generation: int
     half_bytes: int
     version: int
     frames: list[DeltaFrame]
-    islands: list[DeltaFrame]
+    frames_from: list[DeltaFrame]
     end: int
     """Where the next frame goes."""
     headers: int
@@ -110,7 +110,7 @@ def read_log(key: bytes, image: bytes) -> LogReading | None:
         half_bytes=half_bytes,
         version=version,
         frames=frames,
-        islands=list(reader.islands(end)),
+        frames_from=list(reader.frames_from(end)),
         end=end,
         headers=min(COPIES, valid.count(header)),
         shortened=len(image) < COPIES * half_bytes,
@@ -145,7 +145,7 @@ class _Reader:
             yield frame
             at = frame.end
 
-    def islands(self, at: int) -> Iterator[DeltaFrame]:
+    def frames_from(self, at: int) -> Iterator[DeltaFrame]:
         """Yield all valid frames from `at` on, wherever they start."""
         while (at := self._next_magic(at)) >= 0:
             frame = self._frame(at)

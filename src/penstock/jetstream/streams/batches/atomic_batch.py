@@ -19,7 +19,7 @@ from penstock.api.api_subjects import BATCH_ABANDONED
 from penstock.base.effects import Advise, Effect
 from penstock.base.version import REFERENCE_API_LEVEL
 from penstock.jetstream.streams import publish_headers
-from penstock.jetstream.streams.batches.batch_checks import StagedLedger, judge_batched
+from penstock.jetstream.streams.batches.batch_checks import StagedPlanState, check_batched
 from penstock.jetstream.streams.batches.staged_batches import (
     BATCH_ID_BYTES_MAX,
     Staged,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from penstock.base.message import Inbound
     from penstock.jetstream.streams.batches.staged_batches import InFlight, StagedBatch
     from penstock.jetstream.streams.planner import Planner
-    from penstock.jetstream.streams.publish_checks import Verdict
+    from penstock.jetstream.streams.publish_checks import Rejection
     from penstock.jetstream.streams.stream_state import Draft, PlanState
 
 COMMIT: Final = b"1"
@@ -69,19 +69,19 @@ class AtomicBatches:
         limits: BatchLimits,
         in_flight: InFlight,
     ) -> None:
-        self._ledger = plan_state
+        self._plan_state = plan_state
         self._planner = planner
         self._limits = limits
-        self.gatherings: Final = StagedBatches(limits, in_flight)
+        self.staged_batches: Final = StagedBatches(limits, in_flight)
 
     def __len__(self) -> int:
-        return len(self.gatherings.batches)
+        return len(self.staged_batches.batches)
 
     def plan(self, batch_id: bytes, msg: Inbound, now_ns: int) -> Planned:
         """Plan one message of a batch; a commit returns the entry of the whole batch."""
         subject, reply, header, payload = msg
-        if self._has_room(msg) and self.gatherings.add(subject, header, payload, now_ns):
-            return Answer(self._planner.said(reply, b""))
+        if self._has_room(msg) and self.staged_batches.add(subject, header, payload, now_ns):
+            return Answer(self._planner.reply_to(reply, b""))
         fields = headers.parse(msg.header)
         fault = self._fault(batch_id, msg, fields)
         if fault is not None:
@@ -89,12 +89,12 @@ class AtomicBatches:
         seq = sequence_of(fields.get(publish_headers.BATCH_SEQ, b""))
         commit = fields.get(publish_headers.BATCH_COMMIT)
         level = fields.get(publish_headers.REQUIRED_API_LEVEL)
-        batch = self.gatherings.batches.get(batch_id)
+        batch = self.staged_batches.batches.get(batch_id)
         if batch is None:
             fault = self._start_fault(seq, commit)
             if fault is not None:
                 return self._refuse(msg, fault)
-            batch = self.gatherings.start(batch_id, now_ns)
+            batch = self.staged_batches.start(batch_id, now_ns)
         if level and (commit is None or commit in COMMITS):
             if not level.isdigit() or int(level[:9]) > REFERENCE_API_LEVEL:
                 return self._abandon(batch_id, msg, "unsupported", refusals.REQUIRED_API_LEVEL)
@@ -106,7 +106,7 @@ class AtomicBatches:
 
     def _has_room(self, msg: Inbound) -> bool:
         """Return whether the message is within the limits of the account and the stream."""
-        plan_state, size_max = self._ledger, self._ledger.cfg.max_msg_size
+        plan_state, size_max = self._plan_state, self._plan_state.cfg.max_msg_size
         if 0 < size_max < len(msg.header) + len(msg.payload):
             return False
         ask = plan_state.may_store
@@ -114,7 +114,7 @@ class AtomicBatches:
 
     def _fault(self, batch_id: bytes, msg: Inbound, fields: dict[bytes, bytes]) -> ApiError | None:
         """Return the error of the message itself, before its batch is examined."""
-        plan_state, cfg = self._ledger, self._ledger.cfg
+        plan_state, cfg = self._plan_state, self._plan_state.cfg
         if cfg.sealed:
             return refusals.STREAM_SEALED
         refused = plan_state.may_store and plan_state.may_store(
@@ -126,7 +126,7 @@ class AtomicBatches:
             return refusals.STREAM_MESSAGE_EXCEEDS_MAXIMUM
         if not cfg.allow_atomic:
             return refusals.ATOMIC_PUBLISH_DISABLED
-        if batch_id not in self.gatherings.batches and len(batch_id) > BATCH_ID_BYTES_MAX:
+        if batch_id not in self.staged_batches.batches and len(batch_id) > BATCH_ID_BYTES_MAX:
             return refusals.ATOMIC_PUBLISH_INVALID_BATCH_ID
         number = fields.get(publish_headers.BATCH_SEQ)
         if not number or not number.isdigit() or (len(number) > 19 and int(number[:21]) >= 2**64):
@@ -138,7 +138,7 @@ class AtomicBatches:
         if seq != 1:
             return self._size_fault(seq, commit) or refusals.ATOMIC_PUBLISH_INCOMPLETE_BATCH
         is_crowded = len(self) >= self._limits.atomic_max
-        if is_crowded or self.gatherings.in_flight.atomic >= self._limits.atomic_total_max:
+        if is_crowded or self.staged_batches.in_flight.atomic >= self._limits.atomic_total_max:
             return refusals.ATOMIC_PUBLISH_TOO_MANY_INFLIGHT
         return None
 
@@ -172,7 +172,7 @@ class AtomicBatches:
         batch.last = seq
         batch.deadline_ns = now_ns + self._limits.idle_ns_max
         batch.items.append(Staged(msg.subject, msg.header, msg.payload, fields))
-        return Answer(self._planner.said(msg.reply, b""))
+        return Answer(self._planner.reply_to(msg.reply, b""))
 
     def _commit(
         self,
@@ -189,13 +189,13 @@ class AtomicBatches:
         if commit == COMMIT:
             items = [*items, Staged(msg.subject, msg.header, msg.payload, fields)]
         num_packed = batch.packer.count
-        staged = StagedLedger(self._ledger, packed, num_packed)
+        staged = StagedPlanState(self._plan_state, packed, num_packed)
         planned = self._plan_all(items, staged, now_ns)
         if isinstance(planned, Cold):
             # The caller repeats this call, so the batch must stay as it was.
             return NotLoaded(planned)
         self._drop(batch_id)
-        if isinstance(planned, list) and self._ledger.is_used_up(num_packed + len(planned)):
+        if isinstance(planned, list) and self._plan_state.is_used_up(num_packed + len(planned)):
             planned = USED_UP
         if not isinstance(planned, list):
             return self._refuse(msg, planned)._replace(at_fault=staged.at_fault)
@@ -210,17 +210,17 @@ class AtomicBatches:
         return BatchEntry(planned[-1].ts_ns, name, tuple(planned), count, msg.reply, packed)
 
     def _plan_all(
-        self, items: list[Staged], staged: StagedLedger, now_ns: int
+        self, items: list[Staged], staged: StagedPlanState, now_ns: int
     ) -> list[Publish] | ApiError | Cold:
         planned: list[Publish] = []
         for item in items:
             draft = self._planner.draft(
                 item.subject, "", item.header, item.payload, now_ns, fields=item.fields
             )
-            verdict = _verdict(staged, draft)
-            if verdict is not None:
+            rejection = _rejection(staged, draft)
+            if rejection is not None:
                 staged.at_fault = item.header
-                return verdict
+                return rejection
             staged.stage(draft)
             skip = self._planner.is_unwanted(draft.subject)
             planned.append(self._planner.publish(draft, skip=skip))
@@ -237,10 +237,10 @@ class AtomicBatches:
         return answer._replace(effects=(*advice, *answer.effects))
 
     def _drop(self, batch_id: bytes, reason: str = "") -> tuple[Effect, ...]:
-        self.gatherings.drop(batch_id)
+        self.staged_batches.drop(batch_id)
         if not reason:
             return ()
-        stream = self._ledger.cfg.name
+        stream = self._plan_state.cfg.name
         event = BatchAbandoned(stream=stream, batch=_text(batch_id), reason=reason)
         return (Advise(f"{BATCH_ABANDONED}{stream}", event),)
 
@@ -248,28 +248,28 @@ class AtomicBatches:
 
     def next_deadline_ns(self) -> int | None:
         """Return a time not later than the next expiry; messages move the deadlines of batches."""
-        return self.gatherings.wake_ns or None
+        return self.staged_batches.wake_ns or None
 
     def expire(self, now_ns: int) -> tuple[Effect, ...]:
         """Abandon the batches that were idle too long."""
-        batches = self.gatherings.batches
+        batches = self.staged_batches.batches
         silent = [batch_id for batch_id, batch in batches.items() if batch.deadline_ns <= now_ns]
         effects = [effect for batch_id in silent for effect in self._drop(batch_id, "timeout")]
         deadlines = (batch.deadline_ns for batch in batches.values())
-        self.gatherings.wake_ns = min(deadlines, default=0)
+        self.staged_batches.wake_ns = min(deadlines, default=0)
         return tuple(effects)
 
     def reconfigured(self) -> None:
         """Unpack all batches: the new configuration may need other checks."""
-        self.gatherings.is_open = False  # until `configure_lane` opens it again
-        for batch in self.gatherings.batches.values():
+        self.staged_batches.is_open = False  # until `configure_lane` opens it again
+        for batch in self.staged_batches.batches.values():
             _unpack(batch)
-        if not self._ledger.cfg.allow_atomic:
+        if not self._plan_state.cfg.allow_atomic:
             self.clear()
 
     def clear(self) -> None:
         """Drop all batches without an advisory: the stream closes or no longer allows them."""
-        for batch_id in list(self.gatherings.batches):
+        for batch_id in list(self.staged_batches.batches):
             self._drop(batch_id)
 
 
@@ -283,12 +283,12 @@ def _unpack(batch: StagedBatch) -> None:
     batch.items[:0] = [Staged(*message, headers.parse(message[1])) for message in messages]
 
 
-def _verdict(staged: StagedLedger, draft: Draft) -> ApiError | Cold | None:
+def _rejection(staged: StagedPlanState, draft: Draft) -> ApiError | Cold | None:
     """Run the checks of batches; a duplicate is an error."""
     if draft.fields.get(publish_headers.EXPECTED_LAST_MSG_ID):
         key = publish_headers.EXPECTED_LAST_MSG_ID.decode()
         return refusals.ATOMIC_PUBLISH_UNSUPPORTED_HEADER_BATCH(header=key)
-    verdict: Verdict = judge_batched(staged, draft)
-    if isinstance(verdict, Duplicate):
+    rejection: Rejection = check_batched(staged, draft)
+    if isinstance(rejection, Duplicate):
         return refusals.ATOMIC_PUBLISH_CONTAINS_DUPLICATE_MESSAGE
-    return verdict
+    return rejection

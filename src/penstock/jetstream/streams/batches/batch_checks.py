@@ -1,8 +1,9 @@
 """Checks of the messages of a batch: the rules of single messages, in the order of batches.
 
 The messages of a batch are checked together, before any of them is stored, so each is checked
-against the stream as it will be after its predecessors: `StagedLedger` is the plan state with the
-staged messages on top. A check that would depend on a write of the same batch rejects the message.
+against the stream as it will be after its predecessors: `StagedPlanState` is the plan state with
+the staged messages on top. A check that would depend on a write of the same batch rejects the
+message.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from penstock.store.contract import Cold, MessageRecord, Missing, Refusal
 from penstock.store.index.message_pack import holds_subject
 
 if TYPE_CHECKING:
-    from penstock.jetstream.streams.publish_checks import Verdict
+    from penstock.jetstream.streams.publish_checks import Rejection
 
 _SUBJECT_AGAIN: Final = refusals.STREAM_ROLLUP_FAILED(err="batch rollup sub invalid")
 _NOT_FIRST: Final = refusals.STREAM_ROLLUP_FAILED(err="batch rollup all invalid")
 
 
-class StagedLedger(PlanState):
+class StagedPlanState(PlanState):
     """The plan state as it will be once the messages staged so far are stored."""
 
     __slots__ = (
@@ -113,14 +114,14 @@ class StagedLedger(PlanState):
         return Refusal.MAX_PER_SUBJECT if over else None
 
 
-def header_size(plan_state: PlanState, draft: Draft) -> Verdict:
+def header_size(plan_state: PlanState, draft: Draft) -> Rejection:
     """Check the header's size; the total size was checked on arrival."""
     if len(draft.header) > publish_checks.HEADER_BYTES_MAX:
         return refusals.STREAM_HEADER_EXCEEDS_MAXIMUM
     return None
 
 
-def ttl(plan_state: PlanState, draft: Draft) -> Verdict:
+def ttl(plan_state: PlanState, draft: Draft) -> Rejection:
     """Check that the stream allows TTLs and that the TTL is valid."""
     value = draft.fields.get(publish_headers.TTL)
     if not value or parse_ttl(value) == 0:
@@ -132,31 +133,31 @@ def ttl(plan_state: PlanState, draft: Draft) -> Verdict:
     )
 
 
-def not_seen(plan_state: PlanState, draft: Draft) -> Verdict:
+def not_seen(plan_state: PlanState, draft: Draft) -> Rejection:
     """Check that the message id is new, also within the batch."""
-    assert isinstance(plan_state, StagedLedger)
+    assert isinstance(plan_state, StagedPlanState)
     draft.msg_id = draft.fields.get(publish_headers.MSG_ID, b"")
     if draft.msg_id in plan_state.msg_ids:
         return refusals.ATOMIC_PUBLISH_CONTAINS_DUPLICATE_MESSAGE
     return publish_checks.not_seen(plan_state, draft)
 
 
-def expected_last_seq(plan_state: PlanState, draft: Draft) -> Verdict:
+def expected_last_seq(plan_state: PlanState, draft: Draft) -> Rejection:
     """Check the expected last sequence, which only the first message of a batch may have."""
-    assert isinstance(plan_state, StagedLedger)
-    verdict = publish_checks.expected_last_seq(plan_state, draft)
+    assert isinstance(plan_state, StagedPlanState)
+    rejection = publish_checks.expected_last_seq(plan_state, draft)
     if (
-        verdict is None
+        rejection is None
         and draft.fields.get(publish_headers.EXPECTED_LAST_SEQ)
         and plan_state.is_begun
     ):
         return refusals.STREAM_WRONG_LAST_SEQUENCE_CONSTANT
-    return verdict
+    return rejection
 
 
-def expected_subject_seq(plan_state: PlanState, draft: Draft) -> Verdict:
+def expected_subject_seq(plan_state: PlanState, draft: Draft) -> Rejection:
     """Check that the batch has not written to the subject of the expectation."""
-    assert isinstance(plan_state, StagedLedger)
+    assert isinstance(plan_state, StagedPlanState)
     if draft.fields.get(publish_headers.EXPECTED_SUBJECT_SEQ):
         other = schedule.text_of(draft.fields.get(publish_headers.EXPECTED_SUBJECT))
         if plan_state.wrote(other or draft.subject):
@@ -164,19 +165,21 @@ def expected_subject_seq(plan_state: PlanState, draft: Draft) -> Verdict:
     return publish_checks.expected_subject_seq(plan_state, draft)
 
 
-def rollup(plan_state: PlanState, draft: Draft) -> Verdict:
+def rollup(plan_state: PlanState, draft: Draft) -> Rejection:
     """Check that a rollup does not remove messages of the same batch."""
-    assert isinstance(plan_state, StagedLedger)
+    assert isinstance(plan_state, StagedPlanState)
     value = draft.fields.get(publish_headers.ROLLUP, b"").lower()
-    verdict = publish_checks.rollup(plan_state, draft)
-    if verdict is None and value == b"sub" and plan_state.wrote(draft.subject):
+    rejection = publish_checks.rollup(plan_state, draft)
+    if rejection is None and value == b"sub" and plan_state.wrote(draft.subject):
         return _SUBJECT_AGAIN
-    return _NOT_FIRST if verdict is None and value == b"all" and plan_state.is_begun else verdict
+    return (
+        _NOT_FIRST if rejection is None and value == b"all" and plan_state.is_begun else rejection
+    )
 
 
-def limits(plan_state: PlanState, draft: Draft) -> Verdict:
+def limits(plan_state: PlanState, draft: Draft) -> Rejection:
     """Check that the stream has room for the whole batch."""
-    assert isinstance(plan_state, StagedLedger)
+    assert isinstance(plan_state, StagedPlanState)
     refused = plan_state.overflow(draft)
     return None if refused is None else refusals.STREAM_STORE_FAILED(err=refused.value)
 
@@ -186,7 +189,7 @@ _HEADER_CHECKS: Final = publish_checks.KeyedChecks(
     (publish_checks.expected_stream, (publish_headers.EXPECTED_STREAM,)),
     (ttl, (publish_headers.TTL,)),
     (not_seen, (publish_headers.MSG_ID,)),
-    (publish_checks.not_forged, (publish_headers.STREAM_SOURCE,)),
+    (publish_checks.not_set_by_client, (publish_headers.STREAM_SOURCE,)),
 )
 _PLACE_CHECKS: Final = publish_checks.KeyedChecks(
     (expected_last_seq, (publish_headers.EXPECTED_LAST_SEQ,)),
@@ -204,18 +207,18 @@ _MEMBER_KEYS: Final = frozenset({publish_headers.BATCH_ID, publish_headers.BATCH
 """Keys of every message of a batch; most messages have no others, and no check uses these."""
 
 
-def judge_batched(plan_state: StagedLedger, draft: Draft) -> Verdict:
+def check_batched(plan_state: StagedPlanState, draft: Draft) -> Rejection:
     """Run all checks of one message of a batch."""
     has_more = len(draft.fields) > len(_MEMBER_KEYS) or not draft.fields.keys() <= _MEMBER_KEYS
-    verdict = header_size(plan_state, draft)
-    if verdict is None and has_more:
-        verdict = publish_checks.first_verdict(
-            _HEADER_CHECKS.called_for(draft.fields), plan_state, draft
+    rejection = header_size(plan_state, draft)
+    if rejection is None and has_more:
+        rejection = publish_checks.first_rejection(
+            _HEADER_CHECKS.needed_by(draft.fields), plan_state, draft
         )
-    if verdict is None:
-        verdict = publish_checks.first_verdict(publish_checks.REWRITES, plan_state, draft)
-    if verdict is None and has_more:
-        verdict = publish_checks.first_verdict(
-            _PLACE_CHECKS.called_for(draft.fields), plan_state, draft
+    if rejection is None:
+        rejection = publish_checks.first_rejection(publish_checks.REWRITES, plan_state, draft)
+    if rejection is None and has_more:
+        rejection = publish_checks.first_rejection(
+            _PLACE_CHECKS.needed_by(draft.fields), plan_state, draft
         )
-    return limits(plan_state, draft) if verdict is None and plan_state.is_bounded else verdict
+    return limits(plan_state, draft) if rejection is None and plan_state.is_bounded else rejection

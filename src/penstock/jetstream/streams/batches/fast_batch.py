@@ -15,7 +15,7 @@ from penstock.api import refusals
 from penstock.base.effects import Send
 from penstock.base.version import REFERENCE_API_LEVEL
 from penstock.jetstream.streams import publish_headers
-from penstock.jetstream.streams.batches.batch_checks import StagedLedger, judge_batched
+from penstock.jetstream.streams.batches.batch_checks import StagedPlanState, check_batched
 from penstock.jetstream.streams.batches.staged_batches import BATCH_ID_BYTES_MAX
 from penstock.jetstream.streams.entries import Answer, FastMark, NotLoaded, Planned
 from penstock.jetstream.streams.pubacks import error_json
@@ -121,7 +121,7 @@ class FastBatches:
         limits: BatchLimits,
         in_flight: InFlight,
     ) -> None:
-        self._ledger = plan_state
+        self._plan_state = plan_state
         self._planner = planner
         self._acks = acks
         self._limits = limits
@@ -161,7 +161,7 @@ class FastBatches:
 
     def _fault(self, request: FastRequest | None, msg: Inbound) -> ApiError | None:
         """Return the error of the message itself, before its batch is examined."""
-        plan_state, cfg = self._ledger, self._ledger.cfg
+        plan_state, cfg = self._plan_state, self._plan_state.cfg
         if cfg.sealed:
             return refusals.STREAM_SEALED
         subject = self._planner.stored_subject(msg.subject)
@@ -200,12 +200,12 @@ class FastBatches:
         """Report the progress of the batch again."""
         if request.seq <= batch.last:
             return Answer((_flow(reply, batch),))
-        said = [_gap(reply, batch.last + 1, request.seq + 1)]
+        replies = [_gap(reply, batch.last + 1, request.seq + 1)]
         if not batch.gap_ok:
-            return Answer((*said, self._finish(request.id, batch, reply)))
+            return Answer((*replies, self._finish(request.id, batch, reply)))
         batch.last = request.seq
         due = self._due_ack(batch, reply)
-        return Answer((*said, due or _flow(reply, batch)))
+        return Answer((*replies, due or _flow(reply, batch)))
 
     def _take(self, request: FastRequest, batch: _Running, msg: Inbound, now_ns: int) -> Planned:
         expected = batch.last + 1
@@ -217,35 +217,35 @@ class FastBatches:
             batch.last = request.seq - 1
             return Answer((*batch.held, self._finish(request.id, batch, msg.reply)))
         draft = self._planner.draft(*msg, now_ns)
-        verdict = judge_batched(StagedLedger(self._ledger), draft)
-        if verdict is None:
-            verdict = expected_last_msg_id(self._ledger, draft)
-        if isinstance(verdict, Cold):
-            return NotLoaded(verdict)
-        if verdict is None and self._ledger.is_used_up(1):
-            verdict = USED_UP
+        rejection = check_batched(StagedPlanState(self._plan_state), draft)
+        if rejection is None:
+            rejection = expected_last_msg_id(self._plan_state, draft)
+        if isinstance(rejection, Cold):
+            return NotLoaded(rejection)
+        if rejection is None and self._plan_state.is_used_up(1):
+            rejection = USED_UP
         batch.last = request.seq
-        if request.seq == 1 and not request.commits and not self._ledger.cfg.no_ack:
+        if request.seq == 1 and not request.commits and not self._plan_state.cfg.no_ack:
             batch.held.append(_flow(msg.reply, batch))
-        if verdict is None:
+        if rejection is None:
             mark = FastMark(request.id, request.seq, request.commits, request.gap_ok, request.flow)
             skip = self._planner.is_unwanted(draft.subject)
             return self._planner.publish(draft, skip=skip, fast=mark)
-        if isinstance(verdict, Duplicate):
-            return self._duplicate(request, batch, draft, verdict.seq)
-        return self._refused(request, batch, msg.reply, verdict)
+        if isinstance(rejection, Duplicate):
+            return self._duplicate(request, batch, draft, rejection.seq)
+        return self._refused(request, batch, msg.reply, rejection)
 
     def _duplicate(self, request: FastRequest, batch: _Running, draft: Draft, seq: int) -> Answer:
         """Count the duplicate as taken; nothing is stored."""
         due = self._due_ack(batch, draft.reply)
-        said = (*batch.held, due) if due else tuple(batch.held)
+        replies = (*batch.held, due) if due else tuple(batch.held)
         if not request.commits:
-            return Answer(said, is_duplicate=True)
+            return Answer(replies, is_duplicate=True)
         if request.seq == 1 and not request.gap_ok:
             self._drop(request.id)
             ack = self._acks.duplicate_batch(seq, request.id, request.seq)
-            return Answer((*said, Send(draft.reply, ack)), is_duplicate=True)
-        return Answer((*said, self._finish(request.id, batch, draft.reply)), is_duplicate=True)
+            return Answer((*replies, Send(draft.reply, ack)), is_duplicate=True)
+        return Answer((*replies, self._finish(request.id, batch, draft.reply)), is_duplicate=True)
 
     def _refused(
         self, request: FastRequest, batch: _Running, reply: str, fault: ApiError
@@ -254,25 +254,25 @@ class FastBatches:
             self._drop(request.id)
             return Answer((*batch.held, Send(reply, self._acks.refused(fault))), fault)
         error = b'{"type":"err","seq":%d,"error":%b}' % (request.seq, error_json(fault))
-        said = (*batch.held, Send(reply, error))
+        replies = (*batch.held, Send(reply, error))
         if request.gap_ok and not request.commits:
-            return Answer(said, fault)
+            return Answer(replies, fault)
         batch.last -= 1
-        return Answer((*said, self._finish(request.id, batch, reply)), fault)
+        return Answer((*replies, self._finish(request.id, batch, reply)), fault)
 
     def stored(self, mark: FastMark, reply: str, seq: int) -> tuple[Send, ...]:
         """Record the sequence of a stored message; return the replies to its publisher."""
         batch = self._running.get(mark.id)
         if batch is None:
             return ()
-        said, batch.held = tuple(batch.held), []
+        replies, batch.held = tuple(batch.held), []
         batch.stored_seq = seq
         if mark.commit:
-            return (*said, self._finish(mark.id, batch, reply))
+            return (*replies, self._finish(mark.id, batch, reply))
         due = self._due_ack(batch, reply)
-        return (*said, due) if due else said
+        return (*replies, due) if due else replies
 
-    def passed_over(self, mark: FastMark) -> tuple[Send, ...]:
+    def skipped(self, mark: FastMark) -> tuple[Send, ...]:
         """Count a message as taken that is not stored; a commit ends the batch without a reply."""
         batch = self._running.get(mark.id)
         if batch is None:
@@ -280,8 +280,8 @@ class FastBatches:
         if mark.commit:
             self._drop(mark.id)
             return ()
-        said, batch.held = tuple(batch.held), []
-        return said
+        replies, batch.held = tuple(batch.held), []
+        return replies
 
     def _finish(self, batch_id: str, batch: _Running, reply: str) -> Send:
         """End the batch with what was stored of it."""

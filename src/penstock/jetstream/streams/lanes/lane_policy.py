@@ -46,7 +46,7 @@ def make_lane(
         prefix=PubAcks(stream.cfg.name, domain).prefix,
         name=stream.cfg.name.encode(),
         ids=stream.ids,
-        batches=stream.gatherings,
+        batches=stream.staged_batches,
         **store.lane_parts(),
     )
 

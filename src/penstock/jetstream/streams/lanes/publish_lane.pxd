@@ -31,7 +31,7 @@ cdef class StreamLane(Lane):
     cdef SubList interest
     cdef Appender appender        # of the store; None: a stored message needs no sync
     cdef bint is_alone            # the stream host needs no immediate notice of what the lane takes
-    cdef int64_t heard_ns         # when the host last called `take_news`
+    cdef int64_t heard_ns         # when the host last called `take_results`
     cdef bint is_open
     cdef bint acks_wanted
     cdef bint discard_new
@@ -40,7 +40,7 @@ cdef class StreamLane(Lane):
     cdef int64_t per_subject_max
     cdef size_t payload_max
     cdef public int64_t room      # bytes it may store before account and server limits are checked
-    cdef readonly uint64_t taken  # messages since the last `take_news`
+    cdef readonly uint64_t taken  # messages since the last `take_results`
     cdef Ack* acks
     cdef uint32_t nacks
     cdef uint32_t acks_cap
@@ -49,11 +49,11 @@ cdef class StreamLane(Lane):
     cdef char* text
     cdef uint32_t text_len
     cdef uint32_t text_cap
-    cdef list gone                # sequences that limits removed since the last `take_news`
+    cdef list gone                # sequences that limits removed since the last `take_results`
 
-    cdef bint gathers(self, Message* msg) noexcept
-    cdef bint agrees(self, Message* msg, Text* msg_id) noexcept
-    cdef bint agrees_to(self, Message* msg, Text* key, Text* value) noexcept
+    cdef bint stage(self, Message* msg) noexcept
+    cdef bint meets_expectations(self, Message* msg, Text* msg_id) noexcept
+    cdef bint meets_expectation(self, Message* msg, Text* key, Text* value) noexcept
     cdef uint64_t store(self, Message* msg, Text* msg_id, int64_t size) noexcept
     cdef void note_id(self, Text* msg_id, uint64_t seq, int64_t ts) noexcept
     cdef void acknowledge(self, uint64_t seq, Message* msg, bint is_duplicate) noexcept

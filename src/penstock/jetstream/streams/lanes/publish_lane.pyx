@@ -66,7 +66,7 @@ cdef class StreamLane(Lane):
         free(self.acks)
         free(self.text)
 
-    def leave_alone(self, bint is_alone) -> None:
+    def set_unattended(self, bint is_alone) -> None:
         """Set whether the host needs no immediate notice of what is taken; then no Python code
         runs."""
         self.is_alone = is_alone
@@ -99,8 +99,8 @@ cdef class StreamLane(Lane):
                 and memcmp(msg.reply + msg.reply_len - FAST_BATCH_LEN, FAST_BATCH,
                            FAST_BATCH_LEN) == 0):
             return False
-        if msg.hdr_len and not self.agrees(msg, &msg_id):
-            return self.gathers(msg)
+        if msg.hdr_len and not self.meets_expectations(msg, &msg_id):
+            return self.stage(msg)
         if msg_id.n:
             seq = self.ids.seq_of(msg_id.at, msg_id.n,
                                   max(self.router.wall_ns, self.log.last_ts_ns))
@@ -113,7 +113,7 @@ cdef class StreamLane(Lane):
         self.acknowledge(self.store(msg, &msg_id, size), msg, False)
         return True
 
-    cdef bint gathers(self, Message* msg) noexcept:
+    cdef bint stage(self, Message* msg) noexcept:
         """Stage a message of an atomic batch; False if the Python path must handle it."""
         cdef Packed one
         cdef bint was_idle = self.batches.wake_ns == 0
@@ -133,7 +133,7 @@ cdef class StreamLane(Lane):
             self.quiet = False
         return True
 
-    cdef bint agrees(self, Message* msg, Text* msg_id) noexcept:
+    cdef bint meets_expectations(self, Message* msg, Text* msg_id) noexcept:
         """Return whether the stream meets the header's expectations and the header has no other
         stream key. Malformed headers are left to the Python path."""
         cdef const char* end = msg.body + msg.hdr_len
@@ -147,11 +147,11 @@ cdef class StreamLane(Lane):
                 if msg_id.n:
                     return False
                 msg_id[0] = line.value
-            elif not self.agrees_to(msg, &line.key, &line.value):
+            elif not self.meets_expectation(msg, &line.key, &line.value):
                 return False
         return at != NULL
 
-    cdef bint agrees_to(self, Message* msg, Text* key, Text* value) noexcept:
+    cdef bint meets_expectation(self, Message* msg, Text* key, Text* value) noexcept:
         cdef Subject* subject
         if is_text(key, b"Nats-Expected-Last-Subject-Sequence", 35):
             subject = self.log.subjects.find(msg.subject, msg.subject_len)
@@ -248,7 +248,7 @@ cdef class StreamLane(Lane):
 
     # -- news for the stream host
 
-    def take_news(self) -> tuple:
+    def take_results(self) -> tuple:
         """Return (messages taken, sequences that limits removed) since the last call."""
         self.heard_ns = self.router.now_ns
         taken, self.taken = self.taken, 0

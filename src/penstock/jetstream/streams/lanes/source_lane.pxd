@@ -16,7 +16,7 @@ cdef struct Delivered:
     uint64_t seq
     uint64_t consumer_seq
     uint64_t ts
-    uint64_t to_come
+    uint64_t num_undelivered
 
 
 cdef class CopyLane(Lane):
@@ -28,7 +28,7 @@ cdef class CopyLane(Lane):
     cdef bytes note_tail
     cdef bytes note_end
     cdef public bint is_open
-    cdef readonly uint64_t taken         # messages since the last `take_news`
+    cdef readonly uint64_t taken         # messages since the last `take_results`
     cdef readonly int64_t heard_ns       # when the last of them arrived
 
     cdef bint read(self, Message* msg, Delivered* delivered) noexcept

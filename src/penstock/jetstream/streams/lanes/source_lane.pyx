@@ -54,7 +54,7 @@ cdef class CopyLane(Lane):
         if note is not None:
             self.note_head, self.note_tail, self.note_end = note
 
-    def take_news(self) -> int:
+    def take_results(self) -> int:
         """Return the number of messages taken since the last call."""
         taken, self.taken = self.taken, 0
         return taken
@@ -64,7 +64,7 @@ cdef class CopyLane(Lane):
         cdef Delivered delivered
         cdef size_t n
         if (not self.is_open or self.delivered_by is None or not self.read(msg, &delivered)
-                or self.host.is_hindered):
+                or self.host.cannot_store):
             return False
         if self.note_head is None:
             if delivered.seq <= self.stream.log.last_seq:
@@ -90,7 +90,7 @@ cdef class CopyLane(Lane):
         at = number(at + n, end, &delivered.seq)
         at = number(at, end, &delivered.consumer_seq)
         at = number(at, end, &delivered.ts)
-        at = number(at, end, &delivered.to_come)
+        at = number(at, end, &delivered.num_undelivered)
         return (at != NULL and delivered.consumer_seq == self.place.consumer_seq + 1
                 and self.place.seq < delivered.seq <= SEQ_MAX and delivered.ts <= SEQ_MAX)
 
@@ -133,7 +133,7 @@ cdef class CopyLane(Lane):
         self.heard_ns = stream.router.wall_ns
         self.place.seq = delivered.seq
         self.place.consumer_seq = delivered.consumer_seq
-        self.place.lag = delivered.to_come - 1 if delivered.to_come else 0
+        self.place.lag = delivered.num_undelivered - 1 if delivered.num_undelivered else 0
 
 
 cdef bint is_plain(Message* msg) noexcept nogil:

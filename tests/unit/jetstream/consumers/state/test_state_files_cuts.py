@@ -136,7 +136,7 @@ def test_mutant_changes_behind_a_hole_applied(monkeypatch: pytest.MonkeyPatch) -
         state: ConsumerState, seq: int, logs: list[delta_log.LogReading]
     ) -> tuple[int, int]:
         for log in logs:
-            for frame in (*log.frames, *log.islands):
+            for frame in (*log.frames, *log.frames_from):
                 if frame.last > seq:
                     replay(state, frame.changes)
                     seq = frame.last

@@ -34,7 +34,7 @@ def is_packed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 
     def open_packing(run: Run) -> None:
         opened(run)
-        run.stream.gatherings.is_open = packs(run.cfg)
+        run.stream.staged_batches.is_open = packs(run.cfg)
 
     if request.param == "packed":
         monkeypatch.setattr(Run, "open", open_packing)

@@ -87,12 +87,12 @@ class Stage:
             per_subject_max=NO_LIMIT,
             payload_max=1 << 20,
         )
-        self.lane.leave_alone(True)
+        self.lane.set_unattended(True)
         self._listen("s", self.lane, lane=True)
         self._listen("in", lambda _subject, _reply, _header, payload, _: self.acks.append(payload))
         self.publish()
         self.commit_as_usual()  # from now on the file is open
-        self.lane.take_news()
+        self.lane.take_results()
 
     def _listen(self, subject: str, call: Callable[..., None] | StreamLane, **how: Any) -> None:
         self.interest.insert(Subscription(subject, value=call), call=True, **how)
@@ -129,7 +129,7 @@ def test_others_are_not_troubled_as_long_as_they_looked_a_moment_ago(stage: Stag
         stage.publish()
         if stage.router.take_lanes() == []:
             return
-        stage.lane.take_news()  # they look, and are asked again 10 ms later
+        stage.lane.take_results()  # they look, and are asked again 10 ms later
     raise AssertionError("they are told of every message")
 
 
@@ -158,7 +158,7 @@ def test_a_failed_sync_acknowledges_nothing(stage: Stage) -> None:
 
 
 def test_what_others_need_to_know_of_is_committed_and_then_told(stage: Stage) -> None:
-    stage.lane.leave_alone(False)
+    stage.lane.set_unattended(False)
     stage.publish("in")
     assert stage.acks == [b'{"stream":"S","seq":2}']
     assert stage.router.take_lanes() == [stage.lane]
@@ -236,7 +236,7 @@ def test_the_first_id_is_told_so_that_somebody_forgets_it() -> None:
         stage.publish()
         if stage.router.take_lanes() == []:
             break
-        stage.lane.take_news()
+        stage.lane.take_results()
     stage.publish(header=b"NATS/1.0\r\nNats-Msg-Id: 1\r\n\r\n")
     assert stage.router.take_lanes() == [stage.lane]
 
