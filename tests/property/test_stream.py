@@ -9,19 +9,20 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from penstock.api.stream_config import Discard, Retention
 from penstock.base.message import Inbound
-from penstock.jetstream.streams.entries import Answer, Entry, Publish
+from penstock.jetstream.streams.entries import Answer, Publish
+from penstock.jetstream.streams.entry_codec import decode_entry, encode_entry
 from penstock.jetstream.streams.retention import limits_of
 from penstock.jetstream.streams.stream import Stream
 from penstock.store.memstore import MemStore
 from support.publishing import NEW_YEAR, SECOND, Run, config
 
-DECODER = msgspec.msgpack.Decoder(Entry)  # type: ignore[arg-type]
+NOT_UTF8 = b"s.\xff\xfe".decode(errors="surrogateescape")
+"""A subject as the upper layers see it that is not UTF-8 on the wire."""
 
 HEADERS = st.dictionaries(
     st.sampled_from(
@@ -45,7 +46,7 @@ HEADERS = st.dictionaries(
 )
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["s.a", "s.b", "s.t"]),
+        st.sampled_from(["s.a", "s.b", "s.t", NOT_UTF8]),
         HEADERS,
         st.sampled_from([b"", b"x", b"x" * 40]),
         st.sampled_from(["", "r", "r.b.2.ok.1.0.$FI", "r.b.2.ok.2.1.$FI", "r.b.2.ok.3.2.$FI"]),
@@ -94,7 +95,7 @@ def test_entries_alone_make_the_same_stream_elsewhere(
     store = MemStore(limits_of(run.cfg))
     replica = Stream(run.cfg, store, created_ns=1)
     for entry, applied in zip(run.entries, run.applied, strict=True):
-        copy = DECODER.decode(msgspec.msgpack.encode(entry))
+        copy = decode_entry(encode_entry(entry))
         assert copy == entry
         again = replica.apply(copy)
         assert (again.stored, again.removed) == (applied.stored, applied.removed)

@@ -2,8 +2,7 @@
 
 `Stream.plan` creates them; `Stream.apply` applies entries. An entry holds everything that applying
 it needs, including its time, so that it can be stored, sent to another server and applied there
-with the same result. The tag of an entry is part of its serialized form: a tag is never reused with
-another meaning.
+with the same result. `entry_codec` defines its bytes.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class Special(msgspec.Struct, frozen=True, gc=False):
     """For a mirror: the sequence the message must get; sequences before it stay empty."""
 
 
-class Publish(msgspec.Struct, frozen=True, gc=False, tag="pub", array_like=True):
+class Publish(msgspec.Struct, frozen=True, gc=False):
     """A message to store, with its header in stored form."""
 
     ts_ns: int
@@ -65,7 +64,7 @@ class Publish(msgspec.Struct, frozen=True, gc=False, tag="pub", array_like=True)
     special: Special | None = None
 
 
-class BatchEntry(msgspec.Struct, frozen=True, tag="batch", array_like=True):
+class BatchEntry(msgspec.Struct, frozen=True):
     """Messages stored together or not at all; `count` is the number its publisher counts.
 
     Messages that need only an append are packed (`store.index.message_pack`) and precede the items.
@@ -79,7 +78,7 @@ class BatchEntry(msgspec.Struct, frozen=True, tag="batch", array_like=True):
     packed: bytes = b""
 
 
-class Purge(msgspec.Struct, frozen=True, tag="purge", array_like=True):
+class Purge(msgspec.Struct, frozen=True):
     """One slice of a purge, as in `Store.purge_slice`; the empty subject means every subject.
 
     The first slice contains the request. Later slices also have a `bound`; `keep`, `bound` and
