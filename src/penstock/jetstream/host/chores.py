@@ -22,17 +22,65 @@ if TYPE_CHECKING:
 
     from penstock.base.effects import Effect
     from penstock.jetstream.host.stream_host import StreamHost
+    from penstock.jetstream.streams.entries import Applied
     from penstock.store.contract import Range
 
 
 class RollUp:
-    """The remaining slices of one rollup, and the effects to release after the last."""
+    """The remaining slices of one rollup, and the effects to release after the last.
 
-    __slots__ = ("effects", "rest")
+    It is the proposal of each slice; while a slice is proposed and not applied, it proposes no
+    other.
+    """
 
-    def __init__(self, rest: Iterable[Purge], effects: tuple[Effect, ...]) -> None:
+    __slots__ = ("_host", "_proposed", "effects", "rest")
+
+    def __init__(
+        self, host: StreamHost, rest: Iterable[Purge], effects: tuple[Effect, ...]
+    ) -> None:
+        self._host = host
+        self._proposed: Purge | None = None
         self.rest = deque(rest)
         self.effects = effects
+
+    @property
+    def is_over(self) -> bool:
+        """Whether every slice was applied, or will never be."""
+        return self._proposed is None and not self.rest
+
+    def propose_next(self) -> None:
+        """Propose the next slice, unless one is proposed already."""
+        if self._proposed is None:
+            self._proposed = self.rest.popleft()
+            self._host.replicator.propose(self._proposed, self)
+
+    def applied(self, result: Applied) -> None:
+        assert self._proposed is not None
+        entry, self._proposed = self._proposed, None
+        self._host.report_purged(entry.subject or None, result.removed, entry.ts_ns)
+        self.rest.extend(result.rest)
+        if not self.rest:
+            self._host.commits.promise(self.effects)
+
+    def dropped(self) -> None:
+        self._proposed, self.effects = None, ()
+        self.rest.clear()
+
+
+class PurgeSlice:
+    """The proposal of one slice of a purge; holds its result."""
+
+    __slots__ = ("is_dropped", "result")
+
+    def __init__(self) -> None:
+        self.result: Applied | None = None
+        self.is_dropped = False
+
+    def applied(self, result: Applied) -> None:
+        self.result = result
+
+    def dropped(self) -> None:
+        self.is_dropped = True
 
 
 class Chores:
@@ -57,7 +105,7 @@ class Chores:
 
     def roll_up(self, rest: tuple[Purge, ...], effects: tuple[Effect, ...]) -> None:
         """Queue the remaining slices of a rollup, and the effects to release after the last."""
-        self._roll_ups.append(RollUp(rest, effects))
+        self._roll_ups.append(RollUp(self._host, rest, effects))
 
     def queue_acked(self, spans: tuple[Range, ...]) -> None:
         """Queue ranges that a consumer finished with, to find messages that no consumer needs."""
@@ -75,14 +123,23 @@ class Chores:
             yield
 
     def purge(self, entry: Purge, now_ns: int) -> Generator[None, None, int]:
-        """Purge messages, yielding after each slice; return how many were removed."""
+        """Purge messages, yielding after each slice; return how many were removed.
+
+        If a slice is dropped, the purge ends with the slices applied so far.
+        """
         host = self._host
         yield from self.finish(now_ns)
         total = 0
         rest: tuple[Purge, ...] = (entry,)
         while rest:
             host.collect_lane_results()
-            applied = host.stream.apply(rest[0])
+            proposal = PurgeSlice()
+            host.replicator.propose(rest[0], proposal)
+            while proposal.result is None:
+                if proposal.is_dropped:
+                    return total
+                yield
+            applied = proposal.result
             is_part = bool(entry.subject or entry.keep)
             is_single = is_part and applied.removed.msgs == 1 and not (applied.rest or total)
             subject = entry.subject or None
@@ -107,7 +164,7 @@ class Chores:
         store = host.stream.store
         try:
             if self._roll_ups:
-                self._roll_on(self._roll_ups[0], now_ns)
+                self._roll_on(self._roll_ups[0])
             elif store.is_over:
                 host.replicator.propose(Trim(host.stream.last_ts_ns))
             elif self._acked:
@@ -119,14 +176,11 @@ class Chores:
         except StoreError as error:
             host.broken(error)
 
-    def _roll_on(self, roll_up: RollUp, now_ns: int) -> None:
-        host, entry = self._host, roll_up.rest.popleft()
-        applied = host.stream.apply(entry)
-        host.report_purged(entry.subject or None, applied.removed, now_ns)
-        roll_up.rest.extend(applied.rest)
-        if not roll_up.rest:
+    def _roll_on(self, roll_up: RollUp) -> None:
+        if not roll_up.is_over:
+            roll_up.propose_next()
+        if roll_up.is_over:
             self._roll_ups.popleft()
-            host.commits.promise(roll_up.effects)
 
     def _remove_acked(self, first: int, last: int) -> None:
         host = self._host

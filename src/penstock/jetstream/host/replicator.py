@@ -1,9 +1,10 @@
 """Replicator interface: every change of a stream is planned, proposed and then applied.
 
 Invariant: an entry describes a change completely, including its timestamp, so applying it needs no
-other input. With one replica, `propose` applies the entry at once. With several, a replicator would
-append the entry to a log, send it to the peers and apply it once a quorum has it. The caller that
-proposes does not depend on which of the two happens.
+other input. With one replica, `propose` applies the entry before it returns. With several, a
+replicator appends the entry to a log, sends it to the peers and applies it once a quorum has it.
+A caller that needs the result passes a proposal; it is called once, with the result of the entry or
+with the news that the entry will never be applied.
 """
 
 from __future__ import annotations
@@ -13,22 +14,34 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from penstock.jetstream.streams.entries import Applied
+
 EntryT = TypeVar("EntryT")
 EntryC = TypeVar("EntryC", contravariant=True)
+
+
+class Proposal(Protocol):
+    """The token of a proposed entry: gets its outcome."""
+
+    def applied(self, result: Applied) -> None:
+        """Take the result of the entry: it is applied, not yet durable."""
+
+    def dropped(self) -> None:
+        """Take note that the entry will never be applied: this server no longer leads."""
 
 
 class Replicator(Protocol[EntryC]):
     """Accept entries in order; every replica applies each entry once, in that order."""
 
-    def propose(self, entry: EntryC) -> None:
-        """Apply the entry, now or later."""
+    def propose(self, entry: EntryC, proposal: Proposal | None = None) -> None:
+        """Apply the entry, now or later, and report the outcome to the proposal."""
 
 
 class LocalReplicator(Generic[EntryT]):
     """The replicator of a single replica: a proposed entry is decided and applied at once."""
 
-    def __init__(self, apply: Callable[[EntryT], None]) -> None:
+    def __init__(self, apply: Callable[[EntryT, Proposal | None], None]) -> None:
         self._apply = apply
 
-    def propose(self, entry: EntryT) -> None:
-        self._apply(entry)
+    def propose(self, entry: EntryT, proposal: Proposal | None = None) -> None:
+        self._apply(entry, proposal)

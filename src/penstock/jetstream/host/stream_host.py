@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from penstock.base.message import Inbound
     from penstock.jetstream.host.asset_files import ConsumerFiles, StreamFiles
     from penstock.jetstream.host.pending_replies import Commit
-    from penstock.jetstream.host.replicator import Replicator
+    from penstock.jetstream.host.replicator import Proposal, Replicator
     from penstock.jetstream.sources.stream_sources import StreamSources
     from penstock.jetstream.streams.entries import Entry, PlanNote
     from penstock.jetstream.streams.lanes.publish_lane import StreamLane
@@ -155,8 +155,11 @@ class StreamHost:
         """Record that the store can no longer be written."""
         self.commits.fail(error, self.lane)
 
-    def _apply(self, entry: Entry) -> None:
+    def _apply(self, entry: Entry, proposal: Proposal | None) -> None:
         applied = self.stream.apply(entry)
+        if proposal is not None:  # it also reports what the entry removed
+            proposal.applied(applied)
+            return
         if type(entry) is Publish and entry.special is not None and entry.special.rollup:
             # Consumers see messages removed by a rollup as purged.
             subject = entry.subject if entry.special.rollup == ROLLUP_SUBJECT else None

@@ -1,0 +1,105 @@
+"""Purges and rollups of a host take their results from applied entries, also if applied later."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from penstock.api.stream_config import StreamConfig
+from penstock.base.effects import Send
+from penstock.base.message import Inbound
+from penstock.jetstream.host.stream_host import StreamHost
+from penstock.jetstream.streams.entries import Purge
+from penstock.jetstream.streams.stream import Stream
+from penstock.store.contract import SLICE_MSGS
+from penstock.store.memstore import MemStore
+from support.replicators import DelayedReplicator
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+NOW_NS = 1_800_000_000_000_000_000
+MSGS = 2 * SLICE_MSGS + 10
+ROLLUP = b"NATS/1.0\r\nNats-Rollup: all\r\n\r\n"
+
+
+@pytest.fixture
+def host() -> StreamHost:
+    config = StreamConfig(name="S", subjects=("s.>",), allow_rollup_hdrs=True)
+    host = StreamHost(Stream(config, MemStore(), created_ns=NOW_NS), None)
+    for number in range(MSGS):
+        host.publish(Inbound(f"s.{number % 2}", "", b"", b""), NOW_NS)
+    return host
+
+
+def delayed(host: StreamHost) -> DelayedReplicator:
+    host.replicator = replicator = DelayedReplicator(host._apply)
+    return replicator
+
+
+def finish(purge: Generator[None, None, int], replicator: DelayedReplicator) -> int:
+    """Apply one entry after each step of the purge; return its result."""
+    while True:
+        try:
+            next(purge)
+        except StopIteration as stop:
+            return int(stop.value)
+        if len(replicator):
+            replicator.apply_next()
+
+
+def acks(host: StreamHost) -> list[int]:
+    sent = [each for each in host.held if isinstance(each, Send)]
+    return [json.loads(each.payload)["seq"] for each in sent]
+
+
+def test_a_purge_counts_what_its_slices_removed_when_applied(host: StreamHost) -> None:
+    replicator = delayed(host)
+    purge = host.chores.purge(Purge(NOW_NS, "s.1"), NOW_NS)
+    next(purge)
+    assert host.stream.state().messages == MSGS, "a proposed slice changes nothing"
+    assert finish(purge, replicator) == MSGS // 2
+    assert host.stream.state().messages == MSGS // 2
+
+
+def test_a_purge_whose_slice_is_dropped_returns_what_was_removed_before(host: StreamHost) -> None:
+    replicator = delayed(host)
+    purge = host.chores.purge(Purge(NOW_NS, "s.>", keep=1), NOW_NS)
+    next(purge)
+    replicator.apply_next()
+    left = host.stream.state().messages
+    next(purge)
+    next(purge)
+    replicator.drop_all()
+    with pytest.raises(StopIteration) as stop:
+        next(purge)
+    assert stop.value.value == MSGS - left
+    assert host.stream.state().messages == left
+
+
+def test_the_ack_of_a_rollup_follows_its_last_slice(host: StreamHost) -> None:
+    host.publish(Inbound("s.0", "r", ROLLUP, b"all"), NOW_NS)
+    replicator = delayed(host)
+    seen = []
+    while host.chores.are_left and host.stream.state().messages > 1:
+        host.chores.go_on(NOW_NS)
+        host.chores.go_on(NOW_NS)
+        assert len(replicator) <= 1, "one slice is proposed at a time"
+        assert not acks(host)
+        replicator.apply_next()
+        seen.append(host.stream.state().messages)
+    assert len(seen) > 1
+    assert acks(host) == [MSGS + 1]
+    assert host.stream.state().messages == 1
+
+
+def test_a_rollup_whose_slice_is_dropped_is_never_acked(host: StreamHost) -> None:
+    host.publish(Inbound("s.0", "r", ROLLUP, b"all"), NOW_NS)
+    replicator = delayed(host)
+    host.chores.go_on(NOW_NS)
+    replicator.drop_all()
+    host.chores.go_on(NOW_NS)
+    assert not len(replicator)
+    assert not acks(host)
