@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support.servers import OURS, ServerPool
+from support.servers import ServerPool, implementation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
     from _pytest.terminal import TerminalReporter
 
-    from support.servers import ServerUnderTest
+    from support.servers import Implementation, ServerUnderTest
+
+__all__ = ["implementation"]
 
 STORE_FLAGS = ("-js", "-sd", "store")
 
@@ -42,7 +44,7 @@ def tried() -> Counter[str]:
 
 
 @pytest.fixture
-def spark_server(tmp_path: Path) -> Iterator[ServerUnderTest]:
+def spark_server(tmp_path: Path, implementation: Implementation) -> Iterator[ServerUnderTest]:
     """A server with JetStream for drivers of Spark; without a Java there is nothing to drive."""
     from penstock.spark.java import NoJava, java_home
 
@@ -51,7 +53,7 @@ def spark_server(tmp_path: Path) -> Iterator[ServerUnderTest]:
     except NoJava as error:
         pytest.skip(f"SPARK IS NOT TESTED: {error}")
     servers = ServerPool(tmp_path / "servers")
-    yield servers.get(OURS, flags=STORE_FLAGS)
+    yield servers.get(implementation, flags=STORE_FLAGS)
     servers.close()
 
 

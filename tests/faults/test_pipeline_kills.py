@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from penstock.kv.kv_types import KvUpdate
     from support.servers import ServerUnderTest
 
-LONG_ROUNDS = 15
+LONG_ROUNDS = 8
 LAST = 600
 KEYS = 40
 COMMITS = 10

@@ -13,6 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
+import pytest
 
 from penstock.spark.options import ConnectionOptions, parse
 from penstock.spark.spark_connection import shared_reader
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from support.servers import ServerUnderTest
 
-LONG_ROUNDS = 15
+LONG_ROUNDS = 2
 FILES = 8
 ROWS = 150
 WORKER_KILLS = 3
@@ -84,6 +85,11 @@ def live_and_die(driver: Driver, server: ServerUnderTest, chance: Random) -> int
     return killed
 
 
+def chance_of(number: int, *mode: str) -> Random:
+    """The same kills for the same round of a mode, others in another mode."""
+    return Random(f"{number} {mode}")
+
+
 def survive(
     server: ServerUnderTest, directory: Path, delivery: str, chance: Random, bad_rows: str = "fail"
 ) -> int:
@@ -102,31 +108,42 @@ def survive(
     return killed
 
 
+@pytest.mark.parametrize("delivery", DELIVERIES)
 def test_killed_workers_and_drivers_leave_every_row_stored_once(
-    spark_server: ServerUnderTest, tmp_path: Path, rounds: int, tried: Counter[str]
+    spark_server: ServerUnderTest,
+    tmp_path: Path,
+    rounds: int,
+    tried: Counter[str],
+    delivery: str,
 ) -> None:
     for number in range(rounds):
-        delivery = DELIVERIES[number % len(DELIVERIES)]
         directory = tmp_path / f"round {number}"
         lines = lines_of(directory)
         make_stream(spark_server, "OUT", allow_atomic=True, duplicate_window=WINDOW_NS)
-        killed = survive(spark_server, directory, delivery, Random(number))
+        killed = survive(spark_server, directory, delivery, chance_of(number, delivery))
         tried[f"Spark processes killed, {delivery}"] += killed
         assert sorted(one.data for one in stored(spark_server, "OUT")) == lines
 
 
+@pytest.mark.parametrize("delivery", DELIVERIES)
+@pytest.mark.parametrize("bad_rows", BAD_ROWS)
 def test_killed_workers_and_drivers_leave_every_bad_row_kept_once(
-    spark_server: ServerUnderTest, tmp_path: Path, rounds: int, tried: Counter[str]
+    spark_server: ServerUnderTest,
+    tmp_path: Path,
+    rounds: int,
+    tried: Counter[str],
+    delivery: str,
+    bad_rows: str,
 ) -> None:
-    modes = [(bad_rows, delivery) for delivery in DELIVERIES for bad_rows in BAD_ROWS]
     for number in range(rounds):
-        bad_rows, delivery = modes[number % len(modes)]
         directory = tmp_path / f"round {number}"
         lines = lines_of(directory, BAD_EVERY)
         bad = sorted(line for line in lines if line.startswith("bad"))
         make_stream(spark_server, "OUT", allow_atomic=True, duplicate_window=WINDOW_NS)
         make_stream(spark_server, "DEAD", duplicate_window=WINDOW_NS)
-        killed = survive(spark_server, directory, delivery, Random(number), bad_rows)
+        killed = survive(
+            spark_server, directory, delivery, chance_of(number, delivery, bad_rows), bad_rows
+        )
         tried[f"Spark processes killed, {delivery}, bad rows: {bad_rows}"] += killed
         good = sorted(set(lines) - set(bad))
         assert sorted(one.data for one in stored(spark_server, "OUT")) == good
