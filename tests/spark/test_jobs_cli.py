@@ -28,17 +28,17 @@ STREAM = "PIPE"
 def cli(
     spark: SparkSession,
     command_line: Cli,
-    ours: ServerUnderTest,
+    server: ServerUnderTest,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Cli:
-    monkeypatch.setenv("NATS_URL", url_of(ours))
+    monkeypatch.setenv("NATS_URL", url_of(server))
     return command_line
 
 
 def test_archive_verify_and_profile_tell_what_they_did(
-    cli: Cli, ours: ServerUnderTest, tmp_path: Path
+    cli: Cli, server: ServerUnderTest, tmp_path: Path
 ) -> None:
-    fill(ours, STREAM, 1, 40)
+    fill(server, STREAM, 1, 40)
     place = str(tmp_path / "kept")
     told = json.loads(cli.done("pipeline", "archive", STREAM, place, "--json").out)
     assert (told["rows_added"], told["cursor"], told["form"]) == (40, 40, "parquet")
@@ -55,13 +55,13 @@ def test_archive_verify_and_profile_tell_what_they_did(
     assert cli.refused(*verify, "--json").endswith("they differ")
 
 
-def test_fold_publishes_shards(cli: Cli, ours: ServerUnderTest, tmp_path: Path) -> None:
+def test_fold_publishes_shards(cli: Cli, server: ServerUnderTest, tmp_path: Path) -> None:
     async def make(js) -> None:  # type: ignore[no-untyped-def]
         bucket = await js.create_key_value(bucket="PIPED")
         for n in range(10):
             await bucket.put(f"k{n}", b"v")
 
-    tell(ours, make)
+    tell(server, make)
     place = str(tmp_path / "folds")
     arguments = ("pipeline", "fold", "PIPED", place, "--shards", "2", "--json")
     told = json.loads(cli.done(*arguments).out)

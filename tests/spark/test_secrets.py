@@ -25,19 +25,19 @@ OF_TABLES = "ddl-4711"
 SEED = "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY"
 
 
-def test_secrets_are_shown_nowhere(ours: ServerUnderTest, tmp_path: Path) -> None:
+def test_secrets_are_shown_nowhere(server: ServerUnderTest, tmp_path: Path) -> None:
     """A program of its own, since event logs and the UI are settings of a session."""
     assert nkeys.public_from_seed(SEED)
-    make_stream(ours, "EV")
-    make_stream(ours, "OUT")
+    make_stream(server, "EV")
+    make_stream(server, "OUT")
 
     async def fill(client: Client) -> None:
         for n in range(3):
             await client.jetstream().publish(f"EV.{n}", b"x")
 
-    with_client(ours, fill)
+    with_client(server, fill)
     done = subprocess.run(
-        [sys.executable, str(PROGRAM), ours.url, str(tmp_path), SEED],
+        [sys.executable, str(PROGRAM), server.url, str(tmp_path), SEED],
         capture_output=True,
         text=True,
         timeout=SECONDS,

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 
+from penstock.spark.query_progress import ProgressListener
 from penstock.spark.write.sink_report import read_report
 from support.patience import PATIENCE_SECONDS
+from support.servers import until
 from support.spark_sinks import call, make_stream, stored, with_client
 
 if TYPE_CHECKING:
@@ -297,5 +299,39 @@ def test_numbers_of_each_batch_are_reported(
     found = read_report(str(tmp_path / "numbers"), str(told.id), told.batchId)
     assert found is not None
     assert (found.rows, found.stored, found.repeated, found.refused) == (ROWS, ROWS - 2, 0, 2)
-    assert found.bytes == sum(len(f"raw row {n}") for n in range(2, ROWS)) + 600 - 600
+    assert found.bytes == sum(len(f"raw row {n}") for n in range(2, ROWS))
     assert call(server, "STREAM.INFO.OUT", {})["state"]["messages"] == ROWS - 2
+
+
+def test_rows_of_a_repeated_batch_are_reported_as_repeated(
+    spark: SparkSession, server: ServerUnderTest, tmp_path: Path
+) -> None:
+    """A restart repeats a batch whose commit is missing in the checkpoint."""
+    make_stream(server, "EV")
+    make_stream(server, "OUT", duplicate_window=WINDOW_NS)
+    publish(server, "EV", ROWS)
+    numbers = str(tmp_path / "numbers")
+    listener = ProgressListener(report_path=numbers)
+    spark.streams.addListener(listener)
+    try:
+        for is_repeated in (False, True):
+            frame = rows_of(spark, server, "raw")
+            query = str(run(frame, server, tmp_path / "c", reportPath=numbers).id)
+            seen = (0, ROWS) if is_repeated else (ROWS, 0)
+            until(
+                lambda query=query, seen=seen: stored_and_repeated(listener, query) == seen,
+                "the numbers of the batch",
+                PATIENCE_SECONDS,
+            )
+            (tmp_path / "c" / "commits" / "0").unlink()
+            (tmp_path / "c" / "commits" / ".0.crc").unlink(missing_ok=True)
+    finally:
+        spark.streams.removeListener(listener)
+    assert listener.batches[query].is_suspicious  # which the log shows as a warning
+    assert len(stored(server, "OUT")) == ROWS
+    assert f'penstock_spark_sink_stored_total{{query="{query}"}} {ROWS}\n' in listener.metrics()
+
+
+def stored_and_repeated(listener: ProgressListener, query: str) -> tuple[int, int] | None:
+    numbers = listener.batches.get(query)
+    return (numbers.stored, numbers.repeated) if numbers else None
