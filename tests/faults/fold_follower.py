@@ -1,8 +1,9 @@
 """A process that follows a bucket until it is killed: run as a program, it makes such processes.
 
 Every line on standard input (a `Follow` in JSON) makes one victim, a fork of this process. It opens
-the fold it finds and says `commit CURSOR` after each commit and `repaired` after each repair, and
-whoever reads kills it whenever they like. `gone` says that the victim is dead.
+the fold it finds and says `commit CURSOR` after each commit, `repaired` after each repair, and
+`ready` or `stale` when it comes to rest; the reader kills it at any of these. `gone` says that the
+victim is dead.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ import sys
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from penstock.fold import BatchConfig, Fold, Observer, Repair
+from penstock.fold import BatchConfig, Fold, FoldState, Observer, Repair
 from support.folds import DURABLE
+from support.following import until
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 #: Small steps: many moments to die in.
 STEPS = BatchConfig(window=0.001, max=7, hydrate_window=0.005, hydrate_max=11)
+#: A fold that refuses its bucket, which may have dropped values, is never ready.
+AT_REST = (FoldState.LIVE, FoldState.STALE, FoldState.FAILED)
 
 
 @dataclass(frozen=True)
@@ -68,8 +72,8 @@ class Teller(Observer):
 
 async def follow_until_killed(task: Follow) -> None:
     async with task.fold() as fold:
-        await fold.ready()
-        os.write(1, b"ready\n")
+        await until(lambda: fold.state in AT_REST)
+        os.write(1, b"ready\n" if fold.state is FoldState.LIVE else b"stale\n")
         await asyncio.Event().wait()
 
 

@@ -33,17 +33,20 @@ class Victims:
     process: asyncio.subprocess.Process
 
     async def live_and_die(self, task: Follow, words: int) -> list[str]:
-        """One life, killed when it has said so much, or is ready; what it said."""
+        """One life, killed when it has said so much, or is at rest; what it said."""
         assert self.process.stdin is not None
         self.process.stdin.write(task.line())
         word, _, pid = (await self._line()).partition(" ")
         assert word == "pid", word
         said: list[str] = []
-        while (line := await self._line()) != "gone":
-            said.append(line)
-            if len(said) == words or line == "ready":
-                with suppress(ProcessLookupError):
-                    os.kill(int(pid), signal.SIGKILL)
+        try:
+            while (line := await self._line()) != "gone":
+                said.append(line)
+                if len(said) == words or line in ("ready", "stale"):
+                    _kill(int(pid))
+        except BaseException:
+            _kill(int(pid))  # the program waits for it
+            raise
         return said
 
     async def _line(self) -> str:
@@ -52,6 +55,11 @@ class Victims:
             line = await self.process.stdout.readline()
         assert line, "the program that makes victims has died"
         return line.decode().strip()
+
+
+def _kill(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
 
 
 @asynccontextmanager
