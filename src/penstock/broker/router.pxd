@@ -84,31 +84,39 @@ cdef class Lane:
     cdef bint take(self, Message* msg) noexcept
     cdef LaneResult commit_turn(self) except LANE_BROKEN
 
+cdef class TurnState:
+    """What one turn of an IoLoop has done so far, and what it must still do before it ends.
+
+    The IoLoop owns it: it sets the times, and empties the lists. The router, links and lanes add to
+    them. Until an IoLoop serves a router, the router has a state of its own.
+    """
+    cdef int64_t now_ns       # monotonic time when the turn began
+    cdef int64_t wall_ns      # the same as wall time, since 1970
+    cdef uint64_t work        # done since the clock was last read; about 50 ns per unit
+    cdef uint64_t written     # payload bytes of all deliveries, of all turns
+    cdef Sink* dirty_first    # sinks to flush
+    cdef Sink* dirty_last
+    cdef Sink* urgent         # those of them to flush before the turn ends
+    cdef Sink* pressed        # a receiver of the last messages that is close to its limit
+    cdef bint crowded         # many bytes wait for a receiver that is not blocked: flush soon
+    cdef bint ran_python      # Python code ran, and may have scheduled work on the event loop
+    cdef list lanes           # that took or passed on messages
+    cdef list calls           # (callable, subject, reply, header, payload, source) to call
+
 cdef class Router:
     cdef ChunkPool pool
-    cdef Sink* dirty_first
-    cdef Sink* dirty_last
-    cdef Sink* urgent
-    cdef uint64_t written     # payload bytes of all deliveries
-    cdef uint64_t work        # done since the caller last read the clock; about 50 ns per unit
+    cdef TurnState turn       # the turn whose messages are routed
     cdef uint32_t fanout      # receivers of the message that is being routed
     cdef SharedBytes* shared  # its body, if receivers share it
     cdef Sub** spent          # subscriptions that have received their last message
     cdef uint32_t nspent
     cdef uint32_t spent_cap
     cdef uint64_t rng
-    cdef int64_t now_ns       # monotonic time of the turn; set by the caller that runs it
-    cdef int64_t wall_ns      # the same as wall time, since 1970
-    cdef Sink* pressed        # a receiver of the last messages that is close to its limit
-    cdef bint crowded         # many bytes wait for a receiver that is not blocked: flush soon
     cdef Sub* offered[LANES_PER_MESSAGE]   # lanes of the message that is being routed
     cdef uint32_t noffered
     cdef const char* to       # the subject that is matched for the message being routed
     cdef size_t to_len
     cdef bint importing       # the message was imported from another account: skip shadows
-    cdef list lanes           # that took or passed on messages in this turn
-    cdef bint asked           # Python code ran, and may have scheduled work on the event loop
-    cdef list calls           # (callable, subject, reply, header, payload, source) to call
 
     cdef void stir(self, Lane lane) noexcept
     cdef void offer_all(self, Sink* source, Message* msg) noexcept

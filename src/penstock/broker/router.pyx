@@ -118,11 +118,16 @@ cdef class Lane:
         return LANE_UNCOMMITTED
 
 
+cdef class TurnState:
+    def __cinit__(self):
+        self.calls = []
+        self.lanes = []
+
+
 cdef class Router:
     def __cinit__(self, *, uint64_t seed=1):
         self.rng = seed | 1
-        self.calls = []
-        self.lanes = []
+        self.turn = TurnState()
 
     def __dealloc__(self):
         pool_free(&self.pool)
@@ -149,7 +154,7 @@ cdef class Router:
         self.to_len = to_len
         interest.find(to, to_len, &found)
         self.fanout = found.nplain + found.ngroups
-        self.work += 1 + self.fanout + found.cost
+        self.turn.work += 1 + self.fanout + found.cost
         for i in range(found.nplain):
             reached += self.deliver(found.plain[i], source, msg)
         for i in range(found.ngroups):
@@ -160,13 +165,13 @@ cdef class Router:
                 if self.deliver(group[at], source, msg):
                     reached += 1
                     break
-                self.work += 1
+                self.turn.work += 1
                 at = at + 1 if at + 1 < count else 0
         if self.shared != NULL:
             release_bytes(&self.pool, self.shared)
             self.shared = NULL
         elif msg.size >= 1 << WORK_BYTES_SHIFT:
-            self.work += (reached * msg.size) >> WORK_BYTES_SHIFT
+            self.turn.work += (reached * msg.size) >> WORK_BYTES_SHIFT
         self.fanout = 0
         if self.noffered:
             self.importing = False      # lanes may send messages of their own
@@ -245,7 +250,7 @@ cdef class Router:
         elif sub.flags & SUB_ROUTED:
             to = self.to[:self.to_len].decode("utf-8", "surrogateescape")
         trace.hold()
-        self.calls.append((
+        self.turn.calls.append((
             partial(trace.hop, target, call, to),
             msg.subject[:msg.subject_len].decode("utf-8", "surrogateescape"),
             msg.reply[:msg.reply_len].decode("utf-8", "surrogateescape"),
@@ -355,7 +360,7 @@ cdef class Router:
             sizes_len = (msg.reply_len + 1 if msg.reply_len else 0) + digits + 2
         if self.shared == NULL:
             self.shared = share_bytes(&self.pool, msg.body, msg.size + 2)
-            self.work += msg.size >> WORK_BYTES_SHIFT
+            self.turn.work += msg.size >> WORK_BYTES_SHIFT
         at = out_reserve_exact(&self.pool, &sink.out,
                                verb_len + msg.subject_len + sub.sid_len + 2 + sizes_len)
         at = put(at, verb, verb_len)
@@ -398,7 +403,7 @@ cdef class Router:
     cdef inline void count_delivery(self, Sink* sink, size_t size) noexcept nogil:
         sink.out_msgs += 1
         sink.out_bytes += size
-        self.written += size
+        self.turn.written += size
         self.mark_dirty(sink)
 
     cdef void queue(self, Sink* sink, const char* p, size_t n) noexcept nogil:
@@ -413,11 +418,11 @@ cdef class Router:
         if not sink.flags & SINK_DIRTY:
             sink.flags |= SINK_DIRTY
             sink.next_dirty = NULL
-            if self.dirty_last == NULL:
-                self.dirty_first = sink
+            if self.turn.dirty_last == NULL:
+                self.turn.dirty_first = sink
             else:
-                self.dirty_last.next_dirty = sink
-            self.dirty_last = sink
+                self.turn.dirty_last.next_dirty = sink
+            self.turn.dirty_last = sink
 
     cdef void mark_dirty(self, Sink* sink) noexcept nogil:
         """As `list_dirty`; also mark a sink with a large backlog as urgent, pressed or too slow."""
@@ -428,22 +433,22 @@ cdef class Router:
         if sink.flags & SINK_BLOCKED:
             if sink.out.pending > sink.max_pending:
                 sink.flags |= SINK_SLOW | SINK_CLOSING
-            elif (is_pressed(sink, self.now_ns)
+            elif (is_pressed(sink, self.turn.now_ns)
                     and sink.out.pending - sink.progress_left < sink.max_pending - sink.pressure_at):
                 # Holding publishers back helps a reader that keeps reading. If a reader accepted
                 # nothing while many bytes were added, it would only slow all other clients.
-                self.pressed = sink
+                self.turn.pressed = sink
             return
         if sink.out.pending > sink.pressure_at:
-            self.crowded = True
+            self.turn.crowded = True
             # One message to many subscriptions of one connection: the limit is checked now,
             # because no flush can come in between.
             if sink.out.pending // UNTRIED_FACTOR > sink.max_pending:
                 sink.flags |= SINK_SLOW | SINK_CLOSING
         if not sink.flags & SINK_URGENT:
             sink.flags |= SINK_URGENT
-            sink.next_urgent = self.urgent
-            self.urgent = sink
+            sink.next_urgent = self.turn.urgent
+            self.turn.urgent = sink
 
     cdef void note_spent(self, Sub* sub) noexcept nogil:
         if self.nspent == self.spent_cap:
@@ -479,7 +484,7 @@ cdef class Router:
     cdef void stir(self, Lane lane) noexcept:
         if not lane.stirred:
             lane.stirred = True
-            self.lanes.append(lane)
+            self.turn.lanes.append(lane)
 
     def take_lanes(self) -> list:
         """Return the lanes that messages came to since the last call; they may take more now.
@@ -487,24 +492,24 @@ cdef class Router:
         While calls wait, a lane that passed a message on takes nothing, to keep the order.
         """
         cdef Lane lane
-        lanes, self.lanes = self.lanes, []
+        lanes, self.turn.lanes = self.turn.lanes, []
         for lane in lanes:
-            if self.calls and lane.behind:
-                self.lanes.append(lane)
+            if self.turn.calls and lane.behind:
+                self.turn.lanes.append(lane)
             else:
                 lane.stirred = lane.behind = False
         return lanes
 
     cdef void hand_to_callback(self, Sub* sub, Sink* source, Message* msg):
         """Queue a call with copies of the message: internal subscribers run after the data path."""
-        self.work += CALL_WORK
+        self.turn.work += CALL_WORK
         cdef const char* payload = msg.body + msg.hdr_len
         call = (<Subscription>sub.owner).value
         if sub.flags & SUB_LANE:
             call = (<Lane>call).call
         elif sub.flags & SUB_ROUTED:
             call = partial(call, self.to[:self.to_len].decode("utf-8", "surrogateescape"))
-        self.calls.append((
+        self.turn.calls.append((
             call,
             msg.subject[:msg.subject_len].decode("utf-8", "surrogateescape"),
             msg.reply[:msg.reply_len].decode("utf-8", "surrogateescape"),

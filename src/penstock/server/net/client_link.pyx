@@ -129,7 +129,7 @@ cdef class ClientLink(Owner):
 
     def error(self, str text not None) -> None:
         """Send a -ERR line; the connection stays open."""
-        self.router.work += ASK_WORK
+        self.router.turn.work += ASK_WORK
         self.send(b"-ERR '%b'\r\n" % text.encode("utf-8", "surrogateescape"))
         self.handler.erred(text)
 
@@ -291,16 +291,16 @@ cdef class ClientLink(Owner):
                 self.trace_frame(&frame)
             if frame.verb <= HPUB:
                 self.on_publish(&frame)
-                if self.router.crowded or self.router.work >= WORK_PER_LOOK:
+                if self.router.turn.crowded or self.router.turn.work >= WORK_PER_LOOK:
                     break
             else:
-                self.router.asked = True
+                self.router.turn.ran_python = True
                 if frame.verb == CONNECT and not self.may_connect():
                     p -= used
                     break
                 self.obey(&frame)
-                self.router.work += OBEY_WORK
-                if self.router.work >= WORK_PER_LOOK:
+                self.router.turn.work += OBEY_WORK
+                if self.router.turn.work >= WORK_PER_LOOK:
                     break
         return p - start
 
@@ -313,11 +313,11 @@ cdef class ClientLink(Owner):
             self.close("Protocol Violation", "maximum CONNECT operations exceeded")
             return False
         if self.connects and self.sids.count > DROPS_AT_ONCE:
-            self.router.work += WORK_PER_LOOK
+            self.router.turn.work += WORK_PER_LOOK
             if not self.drop_some(DROPS_AT_ONCE):
                 return False
         self.connects += 1
-        self.router.work += WORK_PER_LOOK
+        self.router.turn.work += WORK_PER_LOOK
         return True
 
     cdef int trace_frame(self, Frame* frame) except -1:
@@ -421,7 +421,7 @@ cdef class ClientLink(Owner):
         cdef str reply = text_of(asked.reply, asked.reply_len)
         cdef Parcel parcel
         cdef uint32_t reached
-        self.router.work += WORK_PER_LOOK
+        self.router.turn.work += WORK_PER_LOOK
         trace, header = self.handler.begin_trace(asked.body[:asked.hdr_len], subject, asked.size)
         if header is None:
             return 0
@@ -459,7 +459,7 @@ cdef class ClientLink(Owner):
 
         A message that no destination takes gets the empty subject, which matches no subscription.
         """
-        self.router.work += ASK_WORK
+        self.router.turn.work += ASK_WORK
         subject = self.handler.mapped(text_of(msg.subject, msg.subject_len))
         self.mapped = b"" if subject is None else subject.encode("utf-8", "surrogateescape")
         msg.subject = self.mapped
@@ -485,7 +485,7 @@ cdef class ClientLink(Owner):
             return True
         if not self.may_respond:
             return False
-        self.router.work += ASK_WORK
+        self.router.turn.work += ASK_WORK
         return self.handler.may_respond(text_of(subject, n))
 
     # -- subscribing
@@ -505,7 +505,7 @@ cdef class ClientLink(Owner):
             queue = frame.args[1].p
             queue_len = frame.args[1].n
         if self.guards_subscribe or (queue_len == 5 and memcmp(queue, b"_sys_", 5) == 0):
-            self.router.work += ASK_WORK
+            self.router.turn.work += ASK_WORK
             flags = self.judge_sub(text_of(subject, n),
                                    text_of(queue, queue_len) if queue_len else None,
                                    text_of(frame.args[last].p, frame.args[last].n))
@@ -527,7 +527,7 @@ cdef class ClientLink(Owner):
             self.interest.add(sub, subject, n, queue, queue_len)
             sid_add(&self.sids, sub)
             if self.imports:
-                self.router.work += ASK_WORK
+                self.router.turn.work += ASK_WORK
                 self.handler.subscribed(text_of(sub_sid(sub), sub.sid_len), text_of(subject, n),
                                         text_of(queue, queue_len) if queue_len else None)
         if self.verbose:
@@ -566,7 +566,7 @@ cdef class ClientLink(Owner):
         sid_remove(&self.sids, sub)
         self.interest.drop(sub)
         if self.imports:
-            self.router.work += ASK_WORK
+            self.router.turn.work += ASK_WORK
             self.handler.unsubscribed(text_of(sub_sid(sub), sub.sid_len))
 
     # -- called by the router
@@ -574,7 +574,7 @@ cdef class ClientLink(Owner):
     cdef bint delivery_denied(self, Sub* sub, Message* msg):
         if self.deliver_deny is None or not self.deliver_deny.interested(msg.subject, msg.subject_len):
             return False
-        self.router.work += ASK_WORK
+        self.router.turn.work += ASK_WORK
         return self.handler.delivery_denied(text_of(msg.subject, msg.subject_len), sub_queue(sub))
 
     cdef void trace_delivery(self, Sub* sub, Message* msg):
@@ -585,7 +585,7 @@ cdef class ClientLink(Owner):
         self.handler.trace_payload("->>", msg.body[:msg.size], msg.hdr_len)
 
     cdef void note_reply(self, Message* msg):
-        self.router.work += ASK_WORK
+        self.router.turn.work += ASK_WORK
         self.handler.note_reply(text_of(msg.reply, msg.reply_len))
 
 

@@ -29,11 +29,11 @@ cdef class InternalCalls(SocketWriter):
         cdef int at
         cdef list calls
         cdef int64_t until = monotonic_ns() + CALLS_BUDGET_NS
-        self.router.asked = True
+        self.state.ran_python = True
         self.late_ns = until - CALLS_BUDGET_NS + LATE_NS
         while rounds < CALL_ROUNDS_MAX:
             rounds += 1
-            calls, self.router.calls = self.router.calls, []
+            calls, self.state.calls = self.state.calls, []
             at = self.run_some(calls, until)
             if at < len(calls):
                 self.leave(calls[at:])
@@ -42,7 +42,7 @@ cdef class InternalCalls(SocketWriter):
                     self.epilogue()
                 except Exception:
                     log.exception("what follows a turn failed")
-            if not self.router.calls and not self.router.lanes:
+            if not self.state.calls and not self.state.lanes:
                 if self.backlogged:
                     self.resume_backlogged()
                 return 0
@@ -79,7 +79,7 @@ cdef class InternalCalls(SocketWriter):
     cdef int leave(self, list calls) except -1:
         """Put calls back, and stop reading the clients that sent their messages."""
         cdef ClientLink link
-        self.router.calls = calls + self.router.calls
+        self.state.calls = calls + self.state.calls
         for call in calls:
             link = call[5]
             if link is not None and not link.backlogged and not link.closed:

@@ -21,7 +21,8 @@ import os
 
 from penstock.broker.outbox cimport out_append, out_clear
 from penstock.broker.router cimport (
-    LANE_UNCOMMITTED, LANE_FINISHED, SINK_DIRTY, SINK_WRITABLE, Lane, Parcel, Router, LaneResult,
+    LANE_FINISHED, LANE_UNCOMMITTED, SINK_DIRTY, SINK_WRITABLE, Lane, LaneResult, Parcel, Router,
+    TurnState,
 )
 from penstock.subjects.trie_nodes cimport xalloc
 from penstock.subjects.trie cimport SubList
@@ -66,6 +67,7 @@ cdef class IoLoop(SocketReader):
                   bint stall_publishers=True):
         self.epfd = -1
         self.router = router
+        self.state = router.turn = TurnState()
         self.arm = arm
         self.write_deadline_ns = write_deadline_ns
         self.stall_publishers = stall_publishers
@@ -86,7 +88,7 @@ cdef class IoLoop(SocketReader):
             raise OSError(errno, os.strerror(errno))
         # The start of an incomplete frame is copied before the bytes of the next read.
         self.buffer = <char*>xalloc(READ_BYTES + LARGE_FRAME_BYTES)
-        self.router.now_ns = monotonic_ns()
+        self.state.now_ns = monotonic_ns()
 
     def __dealloc__(self):
         if self.epfd >= 0:
@@ -167,11 +169,11 @@ cdef class IoLoop(SocketReader):
         cdef int64_t until = now + LINGER_NS
         cdef bint slow_wake = now - self.answered_ns >= CHEAP_WAKE_NS
         cdef bint conversing
-        self.router.asked = False
+        self.state.ran_python = False
         while True:
             conversing = slow_wake and self.is_answer(events, n, now)
             self.serve(events, n, now)
-            if not conversing or self.router.asked or now >= until:
+            if not conversing or self.state.ran_python or now >= until:
                 return
             n = self.linger(events)
             if n <= 0:
@@ -213,9 +215,9 @@ cdef class IoLoop(SocketReader):
         """Serve the sockets for TURN_NS, starting where the last turn ran out of time."""
         cdef ClientLink link
         cdef int i, at = self.unserved if self.unserved < n else 0
-        self.served_ns = self.router.now_ns = now
-        self.router.wall_ns = wall_ns()
-        self.router.work = 0
+        self.served_ns = self.state.now_ns = now
+        self.state.wall_ns = wall_ns()
+        self.state.work = 0
         self.until_ns = now + TURN_NS
         self.events = n
         self.unserved = 0
@@ -256,8 +258,8 @@ cdef class IoLoop(SocketReader):
     def flush_and_close(self) -> None:
         """Flush output and close links after work outside a turn."""
         if self.turning == 0:
-            self.router.now_ns = monotonic_ns()
-            self.router.wall_ns = wall_ns()
+            self.state.now_ns = monotonic_ns()
+            self.state.wall_ns = wall_ns()
             self.finish()
 
     def run_rest(self) -> None:
@@ -273,10 +275,10 @@ cdef class IoLoop(SocketReader):
     def continue_work(self) -> None:
         """Continue the work that earlier turns left; normal turns run in between."""
         self.continuing = False
-        self.router.now_ns = monotonic_ns()
-        self.router.wall_ns = wall_ns()
-        self.router.work = 0
-        self.until_ns = self.router.now_ns + TURN_NS
+        self.state.now_ns = monotonic_ns()
+        self.state.wall_ns = wall_ns()
+        self.state.work = 0
+        self.until_ns = self.state.now_ns + TURN_NS
         self.turning += 1
         try:
             self.drop_leaving()
@@ -288,11 +290,11 @@ cdef class IoLoop(SocketReader):
 
     cdef bint is_crowded(self) except -1:
         """Return whether much output still waits for a writable socket; then publishers wait."""
-        if not self.router.crowded:
+        if not self.state.crowded:
             return False
-        self.router.crowded = False
+        self.state.crowded = False
         self.flush_dirty()
-        if not self.router.crowded:
+        if not self.state.crowded:
             return False
         self.continue_later()
         return True
@@ -303,7 +305,7 @@ cdef class IoLoop(SocketReader):
         cdef int64_t until = 0
         self.turning += 1
         try:
-            if self.router.lanes:
+            if self.state.lanes:
                 self.commit_lanes()
             if self.is_stirred():
                 self.run_calls()
@@ -331,7 +333,7 @@ cdef class IoLoop(SocketReader):
     cdef bint is_stirred(self) noexcept:
         """Return whether internal subscribers, lanes or the epilogue have something to process."""
         cdef SubList interest
-        if self.router.calls or self.router.lanes:
+        if self.state.calls or self.state.lanes:
             return True
         if self.epilogue is not None:
             for interest in self.interests:
@@ -342,7 +344,7 @@ cdef class IoLoop(SocketReader):
     cdef int commit_lanes(self) except -1:
         """Let lanes finish what they took, as far as they can; the epilogue does the rest."""
         cdef Lane lane
-        lanes, self.router.lanes = self.router.lanes, []
+        lanes, self.state.lanes = self.state.lanes, []
         for lane in lanes:
             lane.stirred = False      # a message it sends may reach it again
             if lane.behind or not self.settles(lane):
@@ -451,9 +453,9 @@ cdef class IoLoop(SocketReader):
                 farewell = b""
             out_append(&self.router.pool, &link.encoded, farewell, len(farewell))
             self.drain(link, &link.encoded)
-        self.router.asked = True
-        if self.router.pressed == &link.sink:
-            self.router.pressed = NULL
+        self.state.ran_python = True
+        if self.state.pressed == &link.sink:
+            self.state.pressed = NULL
         link.closed = True
         epoll_ctl(self.epfd, EPOLL_CTL_DEL, link.fd, NULL)
         shutdown(link.fd, SHUT_WR)

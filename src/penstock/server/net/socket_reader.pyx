@@ -50,7 +50,7 @@ cdef class SocketReader(InternalCalls):
 
     cdef int obey(self, ClientLink link, bint resumed) except -1:
         """Process one link's input; an internal error closes the link, not the server."""
-        cdef uint64_t written = self.router.written
+        cdef uint64_t written = self.state.written
         self.reads = 1
         try:
             if resumed:
@@ -65,11 +65,11 @@ cdef class SocketReader(InternalCalls):
         if link.ended is not None and not link.deferred and not link.held:
             link.handler.codec_ended(link.ended)
             link.ended = None
-        if self.router.urgent != NULL:
+        if self.state.urgent != NULL:
             self.flush_urgent()
-        if self.router.pressed != NULL:
-            self.hold_back(link, <ClientLink>self.router.pressed.owner)
-            self.router.pressed = NULL
+        if self.state.pressed != NULL:
+            self.hold_back(link, <ClientLink>self.state.pressed.owner)
+            self.state.pressed = NULL
         return 0
 
     cdef int defer(self, ClientLink link) except -1:
@@ -105,14 +105,14 @@ cdef class SocketReader(InternalCalls):
         return self.listen(link)
 
     cdef bint out_of_time(self) noexcept:
-        self.router.work = 0
+        self.state.work = 0
         return monotonic_ns() >= self.until_ns
 
     cdef uint32_t reads_wanted(self, uint64_t written) noexcept:
         """Return how many reads this turn allows; `written` is the router's count from before."""
-        if self.router.lanes:
+        if self.state.lanes:
             return READS_STORED
-        if self.events == 1 and self.router.written - written > 2 * self.reads * READ_BYTES:
+        if self.events == 1 and self.state.written - written > 2 * self.reads * READ_BYTES:
             return READS_SPREAD
         return 1
 
@@ -120,7 +120,7 @@ cdef class SocketReader(InternalCalls):
         """Return the number of bytes read; 0: nothing to do now, also when the peer closed."""
         cdef ssize_t n = recv(link.fd, at, room, MSG_DONTWAIT)
         if n > 0:
-            link.last_active_ns = self.router.now_ns
+            link.last_active_ns = self.state.now_ns
             return n
         if n == 0:
             link.close("Client Closed")
@@ -145,7 +145,7 @@ cdef class SocketReader(InternalCalls):
         if n > 0:
             self.received(link, self.buffer, kept + n)
         # A held or deferred link may have kept more bytes than the buffer has room for.
-        return (n == READ_BYTES and link.close_reason is None and self.router.pressed == NULL
+        return (n == READ_BYTES and link.close_reason is None and self.state.pressed == NULL
                 and not link.held and not link.deferred)
 
     cdef int take_encoded(self, ClientLink link) except -1:
@@ -155,7 +155,7 @@ cdef class SocketReader(InternalCalls):
             return 0
         plain = self.decode(link, PyBytes_FromStringAndSize(self.buffer, n))
         if not link.transport_ready and link.codec.established:
-            link.transport_ready = self.router.asked = True
+            link.transport_ready = self.state.ran_python = True
             link.handler.transport_established()
         return self.obey_decoded(link, plain)
 
@@ -200,11 +200,11 @@ cdef class SocketReader(InternalCalls):
         """Let the link execute complete frames while the turn has time; keep the rest."""
         cdef size_t used = link.consume(base, n)
         while True:
-            if self.router.crowded:
+            if self.state.crowded:
                 # Much waits for a client that may well be reading: send it before producing more.
-                self.router.crowded = False
+                self.state.crowded = False
                 self.flush_urgent()
-            elif self.router.work < WORK_PER_LOOK:
+            elif self.state.work < WORK_PER_LOOK:
                 break
             if self.out_of_time():
                 if used < n and link.close_reason is None and not link.held:
@@ -258,7 +258,7 @@ cdef class SocketReader(InternalCalls):
         messages took to deliver.
         """
         cdef int64_t now = monotonic_ns()
-        cdef int64_t span = min(STALL_FACTOR * (now - self.router.now_ns), STALL_MAX_NS)
+        cdef int64_t span = min(STALL_FACTOR * (now - self.state.now_ns), STALL_MAX_NS)
         if not self.stall_publishers or link.stalled or link.close_reason is not None:
             return 0
         link.stalls += 1

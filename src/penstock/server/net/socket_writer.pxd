@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from penstock.broker.outbox cimport Outbox
-from penstock.broker.router cimport Router, Sink
+from penstock.broker.router cimport Router, Sink, TurnState
 from penstock.server.net.client_link cimport ClientLink
 
 
@@ -16,6 +16,7 @@ cdef enum Drained:
 
 cdef class SocketWriter:
     cdef Router router
+    cdef TurnState state          # of the current turn, or of the last one
     cdef int epfd
     cdef list blocked             # links whose socket is full
     cdef object arm               # arm(delay_s, call) schedules call()

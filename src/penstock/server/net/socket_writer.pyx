@@ -79,7 +79,7 @@ cdef class SocketWriter:
                         self.flush_listed(sink)
                     break
         self.forget_urgent()
-        if self.router.dirty_first != NULL or self.heavy_first != NULL:
+        if self.state.dirty_first != NULL or self.heavy_first != NULL:
             self.continue_later()
         if self.unlisted:
             self.forget_unlisted()
@@ -87,7 +87,7 @@ cdef class SocketWriter:
 
     cdef Sink* take_dirty(self) noexcept:
         """Take the next light sink off the list; move heavy sinks before it to the heavy list."""
-        cdef Sink* sink = self.router.dirty_first
+        cdef Sink* sink = self.state.dirty_first
         cdef Sink* following
         while sink != NULL:
             following = sink.next_dirty
@@ -101,11 +101,11 @@ cdef class SocketWriter:
             self.heavy_last = sink
             sink = following
         if sink == NULL:
-            self.router.dirty_first = self.router.dirty_last = NULL
+            self.state.dirty_first = self.state.dirty_last = NULL
         else:
-            self.router.dirty_first = following
+            self.state.dirty_first = following
             if following == NULL:
-                self.router.dirty_last = NULL
+                self.state.dirty_last = NULL
         return sink
 
     cdef Sink* take_heavy(self) noexcept:
@@ -134,19 +134,19 @@ cdef class SocketWriter:
 
         A sink has SINK_URGENT exactly while it is in that list; listing it twice would form a ring.
         """
-        cdef Sink* sink = self.router.urgent
-        self.router.urgent = NULL
+        cdef Sink* sink = self.state.urgent
+        self.state.urgent = NULL
         while sink != NULL:
             sink.flags &= ~(<uint32_t>SINK_URGENT)
             sink = sink.next_urgent
 
     cdef int flush_urgent(self) except -1:
         """Flush urgent links while the turn has time; the others stay in the list of dirty ones."""
-        cdef Sink* sink = self.router.urgent
+        cdef Sink* sink = self.state.urgent
         cdef Sink* following
         cdef uint64_t sent = self.sent_bytes
         cdef bint late = False
-        self.router.urgent = NULL
+        self.state.urgent = NULL
         while sink != NULL:
             following = sink.next_urgent     # flushing may list the sink again
             sink.flags &= ~(<uint32_t>SINK_URGENT)
@@ -249,7 +249,7 @@ cdef class SocketWriter:
             room -= n
             link.sent += n
             self.sent_bytes += n
-            link.sink.progress_ns = self.router.now_ns
+            link.sink.progress_ns = self.state.now_ns
             link.sink.progress_left = link.sink.out.pending
             if <size_t>n < asked:
                 self.note_blocked(link)
@@ -265,11 +265,11 @@ cdef class SocketWriter:
         self.set_events(link, link.events | EPOLLOUT)
         if not link.sink.flags & SINK_BLOCKED:
             link.sink.flags |= SINK_BLOCKED
-            link.blocked_since_ns = self.router.now_ns
+            link.blocked_since_ns = self.state.now_ns
             link.blocked_goal = link.sent + pending
             self.await_deadline(link)
         elif link.sent >= link.blocked_goal:
-            link.blocked_since_ns = self.router.now_ns
+            link.blocked_since_ns = self.state.now_ns
             link.blocked_goal = link.sent + pending
         if pending > link.sink.max_pending and not link.sink.flags & SINK_CLOSING:
             self.slow_consumers += 1

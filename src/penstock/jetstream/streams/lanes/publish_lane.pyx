@@ -103,7 +103,7 @@ cdef class StreamLane(Lane):
             return self.stage(msg)
         if msg_id.n:
             seq = self.ids.seq_of(msg_id.at, msg_id.n,
-                                  max(self.router.wall_ns, self.log.last_ts_ns))
+                                  max(self.router.turn.wall_ns, self.log.last_ts_ns))
         if seq:
             self.acknowledge(seq, msg, True)
             return True
@@ -125,7 +125,7 @@ cdef class StreamLane(Lane):
         one.payload_len = <uint32_t>(msg.size - msg.hdr_len)
         if self.log.size_of(one.subject_len, one.header_len, one.payload_len) > self.room:
             return False
-        if not self.batches.take(&one, self.router.wall_ns):
+        if not self.batches.take(&one, self.router.turn.wall_ns):
             return False
         if was_idle:
             # The host must schedule the batch's expiry.
@@ -166,7 +166,7 @@ cdef class StreamLane(Lane):
 
     cdef uint64_t store(self, Message* msg, Text* msg_id, int64_t size) noexcept:
         cdef int64_t before = self.log.last_ts_ns      # a mirror may have stored any timestamp
-        cdef int64_t ts = max(self.router.wall_ns, before + (before < LAST_NS))
+        cdef int64_t ts = max(self.router.turn.wall_ns, before + (before < LAST_NS))
         cdef uint64_t seq = self.log.put(
             msg.subject, msg.subject_len, msg.body, msg.hdr_len, msg.body + msg.hdr_len,
             msg.size - msg.hdr_len, ts, 0, 0)
@@ -250,7 +250,7 @@ cdef class StreamLane(Lane):
 
     def take_results(self) -> tuple:
         """Return (messages taken, sequences that limits removed) since the last call."""
-        self.heard_ns = self.router.now_ns
+        self.heard_ns = self.router.turn.now_ns
         taken, self.taken = self.taken, 0
         gone, self.gone = self.gone, []
         return taken, gone
@@ -263,7 +263,7 @@ cdef class StreamLane(Lane):
             return LANE_UNCOMMITTED
         self.nreleased = self.ncommitting = self.nacks
         self.send_acks()
-        if self.is_alone and self.router.now_ns - self.heard_ns < HEARD_NS:
+        if self.is_alone and self.router.turn.now_ns - self.heard_ns < HEARD_NS:
             return LANE_FINISHED
         return COMMITTED
 

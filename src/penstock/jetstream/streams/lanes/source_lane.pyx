@@ -119,7 +119,7 @@ cdef class CopyLane(Lane):
         cdef bint is_mirror = self.note_head is None
         cdef size_t payload_len = msg.size - msg.hdr_len
         cdef int64_t size = stream.log.size_of(msg.subject_len, header_len, payload_len)
-        cdef int64_t ts = <int64_t>delivered.ts if is_mirror else stream.router.wall_ns
+        cdef int64_t ts = <int64_t>delivered.ts if is_mirror else stream.router.turn.wall_ns
         if header_len + payload_len > stream.payload_max or not stream.fits(msg, size):
             return
         ts = max(ts, stream.log.last_ts_ns)
@@ -130,7 +130,7 @@ cdef class CopyLane(Lane):
         stream.taken += 1
         stream.enforce(msg, ts)
         self.taken += 1
-        self.heard_ns = stream.router.wall_ns
+        self.heard_ns = stream.router.turn.wall_ns
         self.place.seq = delivered.seq
         self.place.consumer_seq = delivered.consumer_seq
         self.place.lag = delivered.num_undelivered - 1 if delivered.num_undelivered else 0
