@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.base.effects import Deliver
-from penstock.broker.router import Router
+from penstock.broker.router import LaneListener, Router
 from penstock.jetstream.consumers.ack_lane import AckLane
 from penstock.jetstream.consumers.consumer_context import Outlet
 from penstock.server.net.io_loop import IoLoop
@@ -24,6 +24,16 @@ if TYPE_CHECKING:
     from penstock.base.effects import Effect
 
 REPLIES = ("in", "r", "r1", "r2", "r3")
+
+
+class Left(LaneListener):
+    """Collects the subjects of the acks that the lane leaves."""
+
+    def __init__(self, subjects: list[str]) -> None:
+        self._subjects = subjects
+
+    def received(self, subject: str, *_: object) -> None:
+        self._subjects.append(subject)
 
 
 class LaneSubscribers:
@@ -40,7 +50,7 @@ class LaneSubscribers:
         self._io_loop.add_interest(interest)
         self._got: list[Effect] = []
         self.refused: list[str] = []
-        self.acks = AckLane(call=self._refuse, owner=None, scope="_.hash")
+        self.acks = AckLane(listener=Left(self.refused), scope="_.hash")
         self.acks.open("S", "C")
         interest.insert(Subscription("$JS.ACK.>", value=self.acks), call=True, lane=True)
         for name in names:
@@ -51,9 +61,6 @@ class LaneSubscribers:
             self._got.append(Deliver(name, subject, reply, header, payload))
 
         return receive
-
-    def _refuse(self, subject: str, *_: object) -> None:
-        self.refused.append(subject)
 
     def acknowledge(
         self, subject: str, payload: bytes = b"+ACK", reply: str = "", header: bytes = b""

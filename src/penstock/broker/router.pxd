@@ -24,8 +24,8 @@ cdef enum SinkFlag:
 
 cdef enum LaneResult:         # what a lane did at the end of a turn
     LANE_BROKEN = -1
-    LANE_UNCOMMITTED = 0        # nothing: its owner has to commit
-    COMMITTED = 1          # committed what it took; its owner must be notified
+    LANE_UNCOMMITTED = 0        # nothing: its listener has to commit
+    COMMITTED = 1          # committed what it took; its listener must be notified
     LANE_FINISHED = 2      # committed what it took; nothing else to do
 
 cdef struct Sink:
@@ -67,19 +67,24 @@ cdef class Owner:
     cdef void note_reply(self, Message* msg)
     cdef void trace_delivery(self, Sub* sub, Message* msg)
 
+cdef class LaneListener:
+    """Owns a lane: takes the messages that it leaves, and hears of those that it took."""
+    cpdef object received(self, str subject, str reply, bytes header, bytes payload, object source)
+    cpdef object lane_changed(self)
+
 cdef class Lane:
     """An internal subscriber that may take a message while it is routed, without Python.
 
-    A message that it does not take goes to `call`, after the turn's data path. Invariant: until
-    that has run, the router offers it nothing more, so that messages do not overtake each other.
+    A message that it does not take goes to its listener, after the turn's data path. Invariant:
+    until that has run, the router offers it nothing more, so that messages do not overtake each
+    other.
     The router offers a message after all other receivers have it, so the lane may route messages
     itself.
     """
-    cdef public object call
-    cdef public object owner  # notified of what the lane took
-    cdef bint behind          # some of this turn's messages wait for `call`
-    cdef bint stirred         # on the router's list of lanes that took or passed on messages
-    cdef bint quiet           # its owner need not be notified at once of what it took
+    cdef readonly LaneListener listener
+    cdef bint behind          # some of this turn's messages wait for the listener
+    cdef bint stirred         # on the turn's list of lanes that took or passed on messages
+    cdef bint quiet           # its listener need not be notified at once of what it took
     cdef bint waits           # its commit may wait for the disk
     cdef bint take(self, Message* msg) noexcept
     cdef LaneResult commit_turn(self) except LANE_BROKEN

@@ -1,14 +1,15 @@
-from typing import Protocol
+from typing import Any
 
-class LaneOwner(Protocol):
-    """Handles the messages that a lane took."""
-
-    def mark(self) -> None: ...
+class LaneListener:
+    def received(
+        self, subject: str, reply: str, header: bytes, payload: bytes, source: Any
+    ) -> None: ...
+    def lane_changed(self) -> None: ...
 
 class Router:
     def __init__(self, *, seed: int = 1) -> None: ...
     def take_lanes(self) -> list[Lane]: ...
+    def notify_lanes(self) -> None: ...
 
 class Lane:
-    call: object
-    owner: LaneOwner
+    listener: LaneListener

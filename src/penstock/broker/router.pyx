@@ -109,6 +109,14 @@ cdef class Owner:
         pass
 
 
+cdef class LaneListener:
+    cpdef object received(self, str subject, str reply, bytes header, bytes payload, object source):
+        """Take a message that the lane left; runs after the data path of the turn."""
+
+    cpdef object lane_changed(self):
+        """The lane took or left messages in this turn."""
+
+
 cdef class Lane:
     cdef bint take(self, Message* msg) noexcept:
         return False
@@ -246,7 +254,7 @@ cdef class Router:
             lane = <Lane>call
             lane.behind = True
             self.stir(lane)
-            target, call = lane.owner, lane.call
+            target, call = lane.listener, lane.listener.received
         elif sub.flags & SUB_ROUTED:
             to = self.to[:self.to_len].decode("utf-8", "surrogateescape")
         trace.hold()
@@ -468,7 +476,7 @@ cdef class Router:
             self.offer(lanes[i], source, msg)
 
     cdef void offer(self, Sub* sub, Sink* source, Message* msg) noexcept:
-        """Let a lane take the message, or hand it and the rest of the turn to its callback."""
+        """Let a lane take the message, or hand it and the rest of the turn to its listener."""
         cdef Lane lane = <Lane>(<Subscription>sub.owner).value
         if lane.behind or not lane.take(msg):
             self.pass_by(sub, source, msg)
@@ -500,13 +508,19 @@ cdef class Router:
                 lane.stirred = lane.behind = False
         return lanes
 
+    def notify_lanes(self) -> None:
+        """Notify the listeners of the lanes that messages came to since the last call."""
+        cdef Lane lane
+        for lane in self.take_lanes():
+            lane.listener.lane_changed()
+
     cdef void hand_to_callback(self, Sub* sub, Sink* source, Message* msg):
         """Queue a call with copies of the message: internal subscribers run after the data path."""
         self.turn.work += CALL_WORK
         cdef const char* payload = msg.body + msg.hdr_len
         call = (<Subscription>sub.owner).value
         if sub.flags & SUB_LANE:
-            call = (<Lane>call).call
+            call = (<Lane>call).listener.received
         elif sub.flags & SUB_ROUTED:
             call = partial(call, self.to[:self.to_len].decode("utf-8", "surrogateescape"))
         self.turn.calls.append((

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
-from penstock.broker.router cimport Lane, Message, Router
+from penstock.broker.router cimport Lane, LaneListener, Message, Router
 from penstock.records.record_codec cimport RecordView
 from penstock.store.index.message_log cimport MessageLog
 from penstock.subjects.trie cimport SubList

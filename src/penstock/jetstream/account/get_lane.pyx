@@ -46,11 +46,11 @@ cdef class GetSource:
 
 
 cdef class GetLane(Lane):
-    def __cinit__(self, *, Router router not None, SubList interest not None, call, owner):
+    def __cinit__(self, *, Router router not None, SubList interest not None,
+                  LaneListener listener not None):
         self.router = router
         self.interest = interest
-        self.call = call
-        self.owner = owner
+        self.listener = listener
         self.quiet = True
         self.sources = {}
         self.second = -1

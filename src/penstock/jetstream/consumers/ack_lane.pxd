@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint32_t, uint64_t
 
-from penstock.broker.router cimport Lane, Message
+from penstock.broker.router cimport Lane, LaneListener, Message
 
 
 cdef struct AckSpan:

@@ -58,9 +58,8 @@ cdef class AckBox:
 
 
 cdef class AckLane(Lane):
-    def __cinit__(self, *, call, owner, str scope not None):
-        self.call = call
-        self.owner = owner
+    def __cinit__(self, *, LaneListener listener not None, str scope not None):
+        self.listener = listener
         self.scope = scope.encode("utf-8", "surrogateescape")
         self.boxes = {}
         self.filled = []

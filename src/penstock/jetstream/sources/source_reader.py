@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from penstock.api.stream_config import StreamSource
     from penstock.base.message import Inbound
+    from penstock.broker.router import LaneListener
     from penstock.jetstream.environment import Environment
     from penstock.jetstream.host.stream_host import StreamHost
     from penstock.jetstream.streams.entries import Planned
@@ -341,14 +342,16 @@ class SourceReader:
 
     # -- the compiled lane
 
-    def make_lane(self, subject: str, call: object) -> CopyLane | None:
-        """Return a lane for the messages on this subject, which passes to `call` what it does not
-        take; None if a lane cannot take them."""
+    def make_lane(self, subject: str, listener: LaneListener) -> CopyLane | None:
+        """Return a lane for the messages on this subject, which leaves to the listener what it
+        does not take; None if a lane cannot take them."""
         stream = self._host.lane
         is_delivery = subject == (self.listening if self._is_feeding else self._delivery)
         if stream is None or not is_delivery or not self.progress.is_unchanged:
             return None
-        self._lane = CopyLane(stream=stream, place=self.progress.place, host=self._host, call=call)
+        self._lane = CopyLane(
+            stream=stream, place=self.progress.place, host=self._host, listener=listener
+        )
         self._begin_lane()
         self.tend_lane()
         return self._lane

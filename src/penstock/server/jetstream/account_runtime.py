@@ -150,7 +150,7 @@ class AccountRuntime:
         for subject in host.stream.cfg.subjects:
             taken.append(self._take_in(subject, driver))
             # Messages that other accounts export under the stream's subjects are stored, too.
-            shadows.append(account_imports.shadow(self.name, subject, None, driver.published))
+            shadows.append(account_imports.shadow(self.name, subject, None, driver.received))
         for consumer in host.consumers.values():
             self.watch(host, consumer)
         self.copying.follow(host)
@@ -171,7 +171,7 @@ class AccountRuntime:
 
     def _take_in(self, subject: str, driver: StreamDriver) -> Subscription:
         lane = driver.host.lane
-        subscription = Subscription(subject, value=driver.published if lane is None else lane)
+        subscription = Subscription(subject, value=driver.received if lane is None else lane)
         self.interest.insert(subscription, call=True, lane=lane is not None)
         return subscription
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from penstock.api.ack_protocol import ack_scope, parse_ack_subject
 from penstock.base.message import Inbound
+from penstock.broker.router import LaneListener
 from penstock.jetstream.consumers.ack_lane import AckLane
 
 if TYPE_CHECKING:
@@ -22,15 +23,15 @@ if TYPE_CHECKING:
     from penstock.server.net.client_link import ClientLink
 
 
-class AckIntake:
+class AckIntake(LaneListener):
     """Passes acks to consumers."""
 
     def __init__(self, account: AccountRuntime) -> None:
         self._account = account
         self._scope = ack_scope(account.assets.environment.domain, account.name)
-        self.lane = AckLane(call=self.received, owner=self, scope=self._scope)
+        self.lane = AckLane(listener=self, scope=self._scope)
 
-    def mark(self) -> None:
+    def lane_changed(self) -> None:
         """Take the collected acks at the end of a turn in which the lane worked."""
         self.take_collected()
 

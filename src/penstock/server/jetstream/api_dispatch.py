@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from penstock.jetstream.account.endpoints import Pause, Running
     from penstock.jetstream.host.stream_host import StreamHost
     from penstock.server.jetstream.account_runtime import AccountRuntime
+    from penstock.server.jetstream.direct_reads import Receive
     from penstock.server.net.client_link import ClientLink
 
 PAIR: Final = 2
@@ -36,7 +37,7 @@ PAIR: Final = 2
 class ApiRequests:
     """Serves the API of one account."""
 
-    def __init__(self, account: AccountRuntime, call: object, *, is_system: bool) -> None:
+    def __init__(self, account: AccountRuntime, call: Receive, *, is_system: bool) -> None:
         self._account = account
         self._runtime = account.runtime
         self._io_loop = account.runtime.io_loop

@@ -11,31 +11,40 @@ from typing import TYPE_CHECKING
 
 from penstock.api.api_subjects import DIRECT_GET_PREFIX
 from penstock.base.effects import Fetch, Send
+from penstock.broker.router import LaneListener
 from penstock.jetstream.account.direct_get import MISSING_STATUS, direct_get
 from penstock.jetstream.account.get_lane import GetLane
 from penstock.store.indexed_store import IndexedStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TypeAlias
 
     from penstock.base.message import Inbound
     from penstock.jetstream.account.direct_get import Reading
     from penstock.server.jetstream.account_runtime import AccountRuntime
     from penstock.server.jetstream.stream_driver import StreamDriver
+    from penstock.server.net.client_link import ClientLink
+
+    Receive: TypeAlias = Callable[[str, str, bytes, bytes, ClientLink | None], None]
 
 
-class DirectReads:
+class DirectReads(LaneListener):
     """Serves direct gets. `call` gets every request that the lane leaves, which is most of the
     API."""
 
-    def __init__(self, account: AccountRuntime, call: object) -> None:
+    def __init__(self, account: AccountRuntime, call: Receive) -> None:
         self._account = account
+        self._call = call
         self.lane = GetLane(
-            router=account.runtime.service.router, interest=account.interest, call=call, owner=self
+            router=account.runtime.service.router, interest=account.interest, listener=self
         )
 
-    def mark(self) -> None:
-        """Do nothing: messages that the lane leaves to its callback need no follow-up."""
+    def received(
+        self, subject: str, reply: str, header: bytes, payload: bytes, source: ClientLink | None
+    ) -> None:
+        """Pass on a request that the lane left."""
+        self._call(subject, reply, header, payload, source)
 
     def read(self, msg: Inbound, *, may_open: bool) -> bool:
         """Serve a read; return False if the stream does not exist or allows no direct reads.

@@ -2,7 +2,7 @@
 
 Fast syncs run on the event loop: handing them to a thread costs more than the wait, and input that
 arrives meanwhile waits in the kernel. Slow syncs run on a thread, and changes that arrive meanwhile
-form the next commit. The committer measures sync times continuously to choose between the two.
+form the next commit. `CommitPace` measures sync times continuously to choose between the two.
 Invariant: the callers release effects only after their sync has returned without an error.
 """
 
@@ -14,6 +14,8 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING, Final
 
+from penstock.server.net.turn_listener import CommitPace
+
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
@@ -21,10 +23,6 @@ if TYPE_CHECKING:
     from penstock.store.contract import Work
 
 SYNC_THREADS_MAX: Final = 4
-QUICK_NS: Final = 1_000_000
-"""A sync runs on the event loop only while the average duration is at most this."""
-SMOOTHING: Final = 8
-"""Number of syncs the average follows; one above SMOOTHING * QUICK_NS counts for all of them."""
 
 
 class GroupCommitter:
@@ -36,37 +34,24 @@ class GroupCommitter:
         self._waiting: SimpleQueue[tuple[Work, Callable[[Exception | None], None]] | None]
         self._waiting = SimpleQueue()  # None ends a thread
         self._finished: deque[tuple[Callable[[Exception | None], None], Exception | None]] = deque()
-        self.running = 0
-        """Pieces of work that threads have, or that wait for one."""
-        self._usual_ns = 0
+        self.pace = CommitPace()
+        """Whether the event loop may wait for a sync itself."""
 
     def run(self, work: Work, done: Callable[[Exception | None], None]) -> None:
         """Run the work on a thread, then `done` on the loop."""
-        self.running += 1
+        self.pace.running += 1
         self._waiting.put((work, done))
-        if len(self._threads) < min(self.running, SYNC_THREADS_MAX):
+        if len(self._threads) < min(self.pace.running, SYNC_THREADS_MAX):
             thread = Thread(target=self._serve, name="disk", daemon=True)
             self._threads.append(thread)
             thread.start()
-
-    @property
-    def is_quick(self) -> bool:
-        """Whether the event loop may wait for a sync itself."""
-        return self._usual_ns <= QUICK_NS and not self.running
 
     def run_in_place(self, work: Work) -> Exception | None:
         """Run the work on the event loop; return its failure."""
         began_ns = time.monotonic_ns()
         failure = run_here(work)
-        self.took(time.monotonic_ns() - began_ns)
+        self.pace.took(time.monotonic_ns() - began_ns)
         return failure
-
-    def took(self, span_ns: int) -> None:
-        """Record the duration of a sync."""
-        if span_ns > SMOOTHING * QUICK_NS:
-            self._usual_ns = span_ns // SMOOTHING
-        else:
-            self._usual_ns += (span_ns - self._usual_ns) // SMOOTHING
 
     def _serve(self) -> None:
         while (task := self._waiting.get()) is not None:
@@ -80,7 +65,7 @@ class GroupCommitter:
     def _tell(self) -> None:
         while self._finished:
             done, failure = self._finished.popleft()
-            self.running -= 1
+            self.pace.running -= 1
             done(failure)
 
     def close(self) -> None:

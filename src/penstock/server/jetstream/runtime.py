@@ -2,7 +2,7 @@
 
 Owns everything of JetStream that is not pure: the store directory (locked, so that no other server
 uses it), the sync threads, and one timer for all deadlines. Invariant: after the internal
-subscribers of a turn have run, `_after_turn` runs every host that changed. The server calls `start`
+subscribers of a turn have run, `calls_ended` runs every host that changed. The server calls `start`
 before it serves clients, then `shut_down` and `close` when it stops.
 """
 
@@ -38,6 +38,7 @@ from penstock.server.jetstream.recovery_tasks import AccountRecoveries
 from penstock.server.jetstream.server_policy import policy_of
 from penstock.server.jetstream.store_directory import open_store_dir
 from penstock.server.net.client_session import ClientSession
+from penstock.server.net.turn_listener import TurnListener
 from penstock.server.server_log import log
 from penstock.server.system.loop_watch import NOTED_NS
 from penstock.store.errors import NotFound
@@ -72,7 +73,7 @@ SPACE_EVERY_NS: Final = 10_000_000
 """How often storing checks the free space; on a small disk, it checks every time."""
 
 
-class JetStreamRuntime:
+class JetStreamRuntime(TurnListener):
     """JetStream of one server."""
 
     def __init__(self, service: ServerState) -> None:
@@ -82,6 +83,7 @@ class JetStreamRuntime:
         self.options = options.jetstream_options
         self.loop: asyncio.AbstractEventLoop = service.loop
         self.committer = GroupCommitter(service.loop)
+        super().__init__(self.committer.pace)
         self.disk_queue = DiskQueue(self.committer)
         self.has_lanes = True
         """Whether new streams get publish lanes; tests compare both ways."""
@@ -141,8 +143,7 @@ class JetStreamRuntime:
         with no_collections():
             self.serve_accounts()
         self.is_started = True
-        self.io_loop.set_epilogue(self._after_turn)
-        self.io_loop.set_pace(self.committer)
+        self.io_loop.set_listener(self)
         if self.options.sync_interval_ns:
             self._arm_interval()
         streams = sum(len(account.assets.hosts) for account in self.accounts.values())
@@ -151,7 +152,7 @@ class JetStreamRuntime:
             streams,
             (time.monotonic_ns() - started_ns) / SECOND_NS,
         )
-        self._after_turn()
+        self.calls_ended()
 
     def serve_accounts(self) -> None:
         """Serve every account that is not served yet; apply new limits to the others."""
@@ -365,11 +366,10 @@ class JetStreamRuntime:
 
     # -- turns
 
-    def _after_turn(self) -> None:
+    def calls_ended(self) -> None:
         """Run the hosts that changed in this turn."""
         self._interest_changed()
-        for lane in self.service.router.take_lanes():
-            lane.owner.mark()
+        self.service.router.notify_lanes()
         if self.dirty:
             self._run_hosts(time.monotonic_ns() + ROUNDS_BUDGET_NS)
         self._arm()
@@ -405,7 +405,7 @@ class JetStreamRuntime:
 
     def run_and_flush(self) -> None:
         """Run changed hosts and flush, outside a turn."""
-        self._after_turn()
+        self.calls_ended()
         self.io_loop.flush_and_close()
 
     def resume_soon(self, driver: StreamDriver) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from penstock.api.rules.source_rules import copies_of
 from penstock.base.message import Inbound
+from penstock.broker.router import LaneListener
 from penstock.jetstream.sources.stream_sources import StreamSources
 from penstock.subjects.trie import Subscription
 
@@ -21,6 +22,34 @@ if TYPE_CHECKING:
     from penstock.server.jetstream.account_runtime import AccountRuntime
     from penstock.server.net.client_link import ClientLink
     from penstock.server.system.account_imports import Shadow
+
+
+class WireListener(LaneListener):
+    """Passes the messages of one subscription to its source reader."""
+
+    def __init__(
+        self,
+        account: AccountRuntime,
+        wire: Listen,
+        stream_sources: StreamSources,
+        host: StreamHost,
+    ) -> None:
+        self._account = account
+        self._wire = wire
+        self._stream_sources = stream_sources
+        self._host = host
+
+    def received(
+        self, subject: str, reply: str, header: bytes, payload: bytes, source: ClientLink | None
+    ) -> None:
+        """Take a message that the source lane left."""
+        msg = Inbound(subject, reply, header, payload)
+        self._stream_sources.receive(self._wire, msg, self._account.runtime.now_ns())
+        self._account.mark(self._host)
+
+    def lane_changed(self) -> None:
+        """Schedule a run of the stream that copies."""
+        self._account.mark(self._host)
 
 
 class SourceSubscriptions:
@@ -85,24 +114,13 @@ class SourceSubscriptions:
     def _listen(
         self, wire: Listen, stream_sources: StreamSources, host: StreamHost
     ) -> Subscription:
-        now_ns, mark, receive = (
-            self._account.runtime.now_ns,
-            self._account.mark,
-            stream_sources.receive,
-        )
-
-        def received(
-            subject: str, reply: str, header: bytes, payload: bytes, source: ClientLink | None
-        ) -> None:
-            receive(wire, Inbound(subject, reply, header, payload), now_ns())
-            mark(host)
-
-        lane = wire.feed.make_lane(wire.subject, received)
-        subscription = Subscription(wire.subject, value=lane or received)
+        listener = WireListener(self._account, wire, stream_sources, host)
+        lane = wire.feed.make_lane(wire.subject, listener)
+        subscription = Subscription(wire.subject, value=lane or listener.received)
         self._interest.insert(subscription, call=True, lane=lane is not None)
         account_imports = self._account.runtime.service.account_imports
         self._shadows[wire.subject] = account_imports.shadow(
-            self._account.name, wire.subject, None, received
+            self._account.name, wire.subject, None, listener.received
         )
         return subscription
 

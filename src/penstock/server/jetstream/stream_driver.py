@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.base.effects import Begin, Fetch
 from penstock.base.message import Inbound
+from penstock.broker.router import LaneListener
 from penstock.jetstream.host.pending_replies import Commit
 from penstock.jetstream.streams.lanes.lane_policy import make_lane
 from penstock.server.jetstream.traced_publish import trace_publish
@@ -65,7 +66,7 @@ class FileClosure:
         self._host.let_go()
 
 
-class StreamDriver:
+class StreamDriver(LaneListener):
     """Runs one stream host inside the server."""
 
     def __init__(self, host: StreamHost, account: AccountRuntime) -> None:
@@ -93,8 +94,7 @@ class StreamDriver:
             host.stream,
             self._runtime.service.router,
             self._account.interest,
-            call=self.published,
-            owner=self,
+            listener=self,
             domain=self._runtime.options.domain,
         )
         self.limits_changed()
@@ -107,7 +107,7 @@ class StreamDriver:
         host.is_watched = assets.is_limited or not self._runtime.is_ample
         host.open_lane()
 
-    def published(
+    def received(
         self, subject: str, reply: str, header: bytes, payload: bytes, source: ClientLink | None
     ) -> None:
         """Take a message published on one of the stream's subjects."""
@@ -137,6 +137,8 @@ class StreamDriver:
         """Schedule a run of the host: it changed."""
         self._runtime.dirty[self] = None
         self._account.assets.touch(self.host)
+
+    lane_changed = mark
 
     def freeze(self, *, frozen: bool) -> None:
         """Suspend work on the files, because the stream is about to be deleted; or resume it."""
@@ -222,7 +224,7 @@ class StreamDriver:
         if not commits:
             host.end_commit(commits, None)
             self._release()
-        elif self._runtime.committer.is_quick and not any(each.is_long for each in commits):
+        elif self._runtime.committer.pace.is_quick and not any(each.is_long for each in commits):
             self._committed(commits, self._runtime.committer.run_in_place(CommitGroup(commits)))
         else:
             self._sync(commits)
@@ -252,7 +254,7 @@ class StreamDriver:
     def _synced(
         self, commits: list[Commit], together: CommitGroup, failure: Exception | None
     ) -> None:
-        self._runtime.committer.took(together.span_ns)
+        self._runtime.committer.pace.took(together.span_ns)
         if self._is_frozen and failure is not None and not self.host.is_closed:
             # The deletion may have removed the files. Its outcome decides how to treat the failure.
             self._failed_frozen = (commits, failure)

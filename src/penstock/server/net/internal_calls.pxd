@@ -4,10 +4,11 @@ from libc.stdint cimport int64_t, uint32_t
 
 from penstock.server.net.client_link cimport ClientLink
 from penstock.server.net.socket_writer cimport SocketWriter
+from penstock.server.net.turn_listener cimport TurnListener
 
 
 cdef class InternalCalls(SocketWriter):
-    cdef object epilogue          # None, or called after the internal subscribers of a turn
+    cdef TurnListener listener    # None, or called after the internal subscribers of a turn
     cdef object on_rest           # called when calls are left for another turn
     cdef bint rest_armed          # `on_rest` is armed
     cdef list backlogged          # links not read because their calls are left

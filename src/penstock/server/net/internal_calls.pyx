@@ -37,9 +37,9 @@ cdef class InternalCalls(SocketWriter):
             at = self.run_some(calls, until)
             if at < len(calls):
                 self.leave(calls[at:])
-            if self.epilogue is not None:
+            if self.listener is not None:
                 try:
-                    self.epilogue()
+                    self.listener.calls_ended()
                 except Exception:
                     log.exception("what follows a turn failed")
             if not self.state.calls and not self.state.lanes:
@@ -103,9 +103,9 @@ cdef class InternalCalls(SocketWriter):
                 self.listen(link)
         return 0
 
-    def set_epilogue(self, epilogue) -> None:
-        """Set a callback that runs after a turn's internal subscribers, before the flush."""
-        self.epilogue = epilogue
+    def set_listener(self, TurnListener listener not None) -> None:
+        """Set the listener that runs after a turn's internal subscribers, before the flush."""
+        self.listener = listener
 
     def set_watch(self, watch) -> None:
         """Set the LoopWatch; it records operations that took NOTED_NS or longer."""

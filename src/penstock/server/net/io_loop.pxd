@@ -15,7 +15,6 @@ cdef class IoLoop(SocketReader):
     cdef list leaving             # closed links whose subscriptions are dropped in slices
     cdef int unserved             # index at which the next turn starts, if this one ran out of time
     cdef list interests           # every SubList whose removed subscriptions must be reclaimed
-    cdef object pace              # None, or the estimator of commit latency (see `Pace`)
     cdef uint32_t turning
     cdef int64_t served_ns        # when the last turn began
     cdef int64_t answered_ns      # when the last turn had flushed its output

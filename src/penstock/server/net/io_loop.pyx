@@ -331,18 +331,18 @@ cdef class IoLoop(SocketReader):
         return 0
 
     cdef bint is_stirred(self) noexcept:
-        """Return whether internal subscribers, lanes or the epilogue have something to process."""
+        """Return whether internal subscribers, lanes or the listener have something to process."""
         cdef SubList interest
         if self.state.calls or self.state.lanes:
             return True
-        if self.epilogue is not None:
+        if self.listener is not None:
             for interest in self.interests:
                 if interest.interest_changes:
                     return True
         return False
 
     cdef int commit_lanes(self) except -1:
-        """Let lanes finish what they took, as far as they can; the epilogue does the rest."""
+        """Let lanes finish what they took, as far as they can; the listener does the rest."""
         cdef Lane lane
         lanes, self.state.lanes = self.state.lanes, []
         for lane in lanes:
@@ -355,7 +355,7 @@ cdef class IoLoop(SocketReader):
     cdef bint settles(self, Lane lane) except -1:
         cdef int64_t began, span
         cdef LaneResult committed = LANE_UNCOMMITTED
-        if lane.waits and (self.pace is None or not self.pace.is_quick):
+        if lane.waits and (self.listener is None or not self.listener.pace.may_wait()):
             return False
         began = monotonic_ns()
         try:
@@ -364,7 +364,7 @@ cdef class IoLoop(SocketReader):
             log.exception("a commit failed")
         span = monotonic_ns() - began
         if lane.waits and committed != LANE_UNCOMMITTED and span >= NOTABLE_NS:
-            self.pace.took(span)
+            self.listener.pace.record(span)
         return committed == LANE_FINISHED
 
     def remove_exhausted_subs(self) -> None:
@@ -376,10 +376,6 @@ cdef class IoLoop(SocketReader):
         """Return the SubLists with watched interest changes; usually few of thousands."""
         cdef SubList interest
         return [interest for interest in self.interests if interest.interest_changes]
-
-    def set_pace(self, pace) -> None:
-        """Set the commit-latency estimator: it has `is_quick` and records durations by `took`."""
-        self.pace = pace
 
     def publish(self, SubList interest not None, str subject not None, bytes payload not None, *,
                 str reply="", bytes header=b"") -> int:

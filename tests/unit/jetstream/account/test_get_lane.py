@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.base.effects import Send
 from penstock.base.message import Inbound
-from penstock.broker.router import Router
+from penstock.broker.router import LaneListener, Router
 from penstock.jetstream.account.direct_get import direct_get
 from penstock.jetstream.account.get_lane import GetLane
 from penstock.server.net.io_loop import IoLoop
@@ -35,6 +35,16 @@ asked = st.one_of(
 )
 
 
+class Left(LaneListener):
+    """Collects the subjects of the requests that the lane leaves."""
+
+    def __init__(self, subjects: list[str]) -> None:
+        self._subjects = subjects
+
+    def received(self, subject: str, *_: object) -> None:
+        self._subjects.append(subject)
+
+
 class Scene:
     """A stream S, its lane, and who hears the answers."""
 
@@ -48,7 +58,7 @@ class Scene:
         self._io_loop.add_interest(self._interest)
         self.left: list[str] = []
         self.heard: list[Send] = []
-        self.lane = GetLane(router=router, interest=self._interest, call=self._leave, owner=None)
+        self.lane = GetLane(router=router, interest=self._interest, listener=Left(self.left))
         self.lane.open("S", self.store.lane_parts()["log"])
         self._listen("$JS.API.>", self.lane, lane=True)
         self._listen("r", self._hear)
@@ -56,9 +66,6 @@ class Scene:
 
     def _listen(self, subject: str, value: object, *, lane: bool = False) -> None:
         self._interest.insert(Subscription(subject, value=value), call=True, lane=lane)
-
-    def _leave(self, subject: str, *_: object) -> None:
-        self.left.append(subject)
 
     def _hear(self, subject: str, _: str, header: bytes, payload: bytes, __: object) -> None:
         self.heard.append(Send(subject, payload, header))

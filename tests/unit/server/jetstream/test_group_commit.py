@@ -33,4 +33,4 @@ async def test_closing_waits_for_work_that_other_work_starts() -> None:
     Step(committer, 3, ended).start()
     committer.close()
     assert ended == [3, 2, 1, 0]
-    assert committer.running == 0
+    assert committer.pace.running == 0

@@ -18,7 +18,7 @@ from penstock.store.indexed_store import IndexedStore
 
 if TYPE_CHECKING:
     from penstock.api.stream_config import StreamConfig
-    from penstock.broker.router import LaneOwner, Router
+    from penstock.broker.router import LaneListener, Router
     from penstock.jetstream.streams.stream import Stream
     from penstock.subjects.trie import SubList
 
@@ -30,8 +30,7 @@ def make_lane(
     router: Router,
     interest: SubList,
     *,
-    call: object,
-    owner: LaneOwner,
+    listener: LaneListener,
     domain: str,
 ) -> StreamLane | None:
     """Create a stream's lane; None if its store has none. It is closed until configured."""
@@ -41,8 +40,7 @@ def make_lane(
     return StreamLane(
         router=router,
         interest=interest,
-        call=call,
-        owner=owner,
+        listener=listener,
         prefix=PubAcks(stream.cfg.name, domain).prefix,
         name=stream.cfg.name.encode(),
         ids=stream.ids,

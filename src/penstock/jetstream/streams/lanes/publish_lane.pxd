@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from penstock.broker.router cimport Lane, Message, Router
+from penstock.broker.router cimport Lane, LaneListener, Message, Router
 from penstock.store.append_commit cimport Appender
 from penstock.store.index.record_log cimport RecordLog
 from penstock.store.index.subject_index cimport Subject

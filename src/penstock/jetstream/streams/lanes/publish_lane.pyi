@@ -1,4 +1,4 @@
-from penstock.broker.router import Lane, LaneOwner, Router
+from penstock.broker.router import Lane, LaneListener, Router
 from penstock.jetstream.streams.batches.staged_batches import StagedBatches
 from penstock.jetstream.streams.dedupe import DuplicateWindow
 from penstock.store.append_commit import Appender
@@ -14,8 +14,7 @@ class StreamLane(Lane):
         log: RecordLog,
         router: Router,
         interest: SubList,
-        call: object,
-        owner: LaneOwner,
+        listener: LaneListener,
         deadlines: dict[int, int],
         exempt: set[int],
         prefix: bytes,

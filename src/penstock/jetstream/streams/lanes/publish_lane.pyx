@@ -43,7 +43,7 @@ cdef const char* FAST_BATCH = b".$FI"
 
 cdef class StreamLane(Lane):
     def __cinit__(self, *, RecordLog log not None, Router router not None,
-                  SubList interest not None, call, owner, dict deadlines not None,
+                  SubList interest not None, LaneListener listener not None, dict deadlines not None,
                   set exempt not None, bytes prefix not None, bytes name not None,
                   DuplicateWindow ids not None, StagedBatches batches not None,
                   Appender appender):
@@ -52,8 +52,7 @@ cdef class StreamLane(Lane):
         self.interest = interest
         self.appender = appender
         self.waits = appender is not None
-        self.call = call
-        self.owner = owner
+        self.listener = listener
         self.deadlines = deadlines
         self.exempt = exempt
         self.prefix = prefix

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from penstock.broker.router cimport Lane, Message
+from penstock.broker.router cimport Lane, LaneListener, Message
 from penstock.jetstream.streams.lanes.publish_lane cimport StreamLane
 
 

@@ -1,4 +1,4 @@
-from penstock.broker.router import Lane
+from penstock.broker.router import Lane, LaneListener
 from penstock.jetstream.streams.lanes.publish_lane import StreamLane
 
 class SourceCursor:
@@ -16,7 +16,7 @@ class CopyLane(Lane):
         stream: StreamLane,
         place: SourceCursor,
         host: object,
-        call: object,
+        listener: LaneListener,
     ) -> None: ...
     def begin(self, consumer: str, note: tuple[bytes, bytes, bytes] | None) -> None: ...
     def take_results(self) -> int: ...

@@ -40,12 +40,12 @@ cdef class SourceCursor:
 
 
 cdef class CopyLane(Lane):
-    def __cinit__(self, *, StreamLane stream not None, SourceCursor place not None, host, call):
+    def __cinit__(self, *, StreamLane stream not None, SourceCursor place not None, host,
+                  LaneListener listener not None):
         self.stream = stream
         self.place = place
         self.host = host
-        self.call = call
-        self.owner = stream.owner
+        self.listener = listener
 
     def begin(self, str consumer not None, tuple note) -> None:
         """Take what this consumer delivers; `note` has the parts of the source header, None for a

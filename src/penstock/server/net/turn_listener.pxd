@@ -1,0 +1,17 @@
+"""C interface of the end of a turn."""
+
+from libc.stdint cimport int64_t
+
+
+cdef class CommitPace:
+    cdef int64_t usual_ns         # average duration of recent commits
+    cdef public int running       # pieces of file work that threads have, or that wait for one
+
+    cdef bint may_wait(self) noexcept
+    cdef void record(self, int64_t span_ns) noexcept
+
+
+cdef class TurnListener:
+    cdef readonly CommitPace pace
+
+    cpdef object calls_ended(self)

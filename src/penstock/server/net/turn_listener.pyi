@@ -1,0 +1,15 @@
+from typing import Final
+
+QUICK_NS: Final[int]
+SMOOTHING: Final[int]
+
+class CommitPace:
+    running: int
+    @property
+    def is_quick(self) -> bool: ...
+    def took(self, span_ns: int) -> None: ...
+
+class TurnListener:
+    pace: CommitPace
+    def __init__(self, pace: CommitPace) -> None: ...
+    def calls_ended(self) -> None: ...
