@@ -212,7 +212,7 @@ def test_a_batch_that_the_fast_lane_began_is_given_up(
     client.send(b"HPUB g %d %d\r\n%b\r\n" % (len(header), len(header), header))
     until(lambda: len(host.stream.staged_batches.batches) == 1, "the batch has begun")
     assert host.stream.staged_batches.batches[b"x"].packer.count == 1
-    until(lambda: host.deadline_queue.next_ns is not None, "somebody waits for its end")
+    until(lambda: host.next_deadline_ns is not None, "somebody waits for its end")
     client.call("STREAM.DELETE.G")
 
 

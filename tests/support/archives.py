@@ -81,10 +81,10 @@ def publish(host: StreamHost, rest: str, payload: bytes, header: bytes = b"", at
 def settle(host: StreamHost) -> None:
     """Makes everything durable, and lets go of what was held for it."""
     while host.wants_commit:
-        commits = host.begin_commit()
+        commits = host.commit()
         for commit in commits:
             commit.work.run()
-        host.end_commit(commits, None)
+        host.advance(commits, None)
 
 
 def contents(host: StreamHost) -> list[tuple[Any, ...]]:

@@ -19,6 +19,7 @@ from penstock.jetstream.sources.stream_sources import StreamSources
 from penstock.jetstream.streams.retention import limits_of
 from penstock.jetstream.streams.stream import Stream
 from penstock.store.memstore import MemStore
+from support.hosts import committed, effects_of
 from support.messages import stored_in
 from support.publishing import NEW_YEAR, SECOND, block, config
 
@@ -59,7 +60,7 @@ class Copy:
             pass
         self.host = StreamHost(stream, None)
         self.stream_sources = StreamSources(self.host, environment)
-        self.host.stream_sources = self.stream_sources
+        self.host.attach_sources(self.stream_sources)
         self.requests: list[Send] = []
         self.answers: list[Send] = []
         self.fetches = 0
@@ -74,7 +75,7 @@ class Copy:
         until_ns = self.now_ns + round(seconds * SECOND)
         while True:
             self._settle()
-            due_ns = self.host.deadline_queue.next_ns
+            due_ns = self.host.next_deadline_ns
             if due_ns is None or due_ns > until_ns:
                 break
             self.now_ns = max(self.now_ns, due_ns)
@@ -82,19 +83,16 @@ class Copy:
         self.now_ns = until_ns
 
     def _settle(self) -> None:
-        for wire in self.stream_sources.wires:
+        for wire in self.stream_sources.take_wires():
             if wire.take is None:
                 self.wires.pop(wire.subject, None)
             else:
                 self.wires[wire.subject] = wire
-        self.stream_sources.wires.clear()
-        for effect in self.host.now:
+        for effect in effects_of(self.host):
             self.fetches += isinstance(effect, Fetch)
             if isinstance(effect, Send):
                 self.requests.append(effect)
-        self.answers += [each for each in self.host.held if isinstance(each, Send)]
-        self.host.now.clear()
-        self.host.held.clear()
+        self.answers += [each for each in committed(self.host) if isinstance(each, Send)]
 
     def update(self, **fields: Any) -> None:
         """The stream gets another configuration."""

@@ -37,4 +37,4 @@ class DelayedReplicator:
         while self._waiting:
             proposal = self._waiting.popleft()[1]
             if proposal is not None:
-                proposal.dropped()
+                proposal.dropped(None)

@@ -103,14 +103,10 @@ def _host(
     now_ns: int,
 ) -> StreamHost:
     host = build_host(assets, cfg, store, files, created_ns=created_ns)
-    if host.positions is not None and cfg.sources:
-        host.positions.load_into(host.stream)
-    while (cold := host.stream.recover(now_ns)) is not None:
+    for cold in host.recover(now_ns):
         work = store.fetch(cold)  # no client is served yet, so blocking here delays none
         work.run()
         store.fetched(work)
-    if host.positions is not None:
-        host.positions.trim_to(host.stream)
     assets.add(host)
     return host
 
@@ -210,7 +206,7 @@ def make_consumer(
 
 def withdraw_consumer(host: StreamHost, name: str, now_ns: int) -> None:
     """Remove a consumer that could not be added, saved or served; its files stay."""
-    host.consumer_files.pop(name, None)
+    host.forget_files(name)
     consumer = host.consumers.get(name)
     if consumer is not None:
         host.drop_consumer(name, consumer.closing(is_deleted=True), now_ns)

@@ -102,7 +102,7 @@ def _finish_chores(host: StreamHost, report: AccountRecovery, now_ns: int) -> Sl
 def _sweep(host: StreamHost, report: AccountRecovery, now_ns: int) -> None:
     """Remove messages that were acked before a crash but not removed."""
     try:
-        host.sweep_unwanted(now_ns)
+        host.chores.sweep(now_ns)
     except Exception as error:
         report.problems.append(f"stream {host.name}: not swept: {why_unserved(error)}")
 

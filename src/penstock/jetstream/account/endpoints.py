@@ -116,7 +116,7 @@ def consumer_key(stream: str, consumer: str) -> Hashable:
 
 
 class Port(Protocol):
-    """What handlers require from the server."""
+    """What handlers require from the server; the runtime of an account derives from it."""
 
     def serve(self, host: StreamHost) -> None:
         """Route messages to the stream, on its current subjects, from now on."""
@@ -323,7 +323,7 @@ class Endpoints:
     def _send(self, outcome: Reply, effects: list[Effect]) -> None:
         """Send the reply now, or when the disk has the change it reports."""
         if isinstance(outcome, HeldRequest):
-            outcome.host.held.extend((*effects, *outcome.then))
+            outcome.host.hold((*effects, *outcome.then))
             self._port.mark(outcome.host)
         else:
             self._port.perform(effects)

@@ -236,7 +236,7 @@ class Restore:
             return TransferStep(more=True)
         self._rebuilding = None
         if self._cfg.retention is Retention.INTEREST:
-            host.sweep_unwanted(now_ns)
+            host.chores.sweep(now_ns)
         self._serve(host)
         return self._end(host, now_ns)
 

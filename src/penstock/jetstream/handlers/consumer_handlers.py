@@ -154,7 +154,7 @@ def _create(call: ApiCall, host: StreamHost, cfg: ConsumerConfig, *, named: bool
 
 def _save(host: StreamHost, consumer: Consumer, cfg: ConsumerConfig) -> FileSteps:
     """Write a configuration, if the consumer has files. Raises StoreError."""
-    files = host.consumer_files.get(consumer.name)
+    files = host.files_of(consumer.name)
     if files is not None:
         config = msgspec.Raw(encode(cfg))
         meta = ConsumerMeta(name=consumer.name, config=config, created_ns=consumer.created_ns)
@@ -185,7 +185,8 @@ def _change(call: ApiCall, host: StreamHost, consumer: Consumer, cfg: ConsumerCo
         show_consumer(consumer, call.now_ns)
         yield from _save(host, consumer, cfg)
         is_saved = True
-        host.filters_changed(call.now_ns)  # removes messages, so it comes last
+        if host.stream.cfg.retention is Retention.INTEREST:
+            host.chores.sweep(call.now_ns)  # removes messages, so it comes last
     except Exception:
         _undo_update(call, host, consumer, old)
         if is_saved:
@@ -299,10 +300,10 @@ def _delete(call: ApiCall, host: StreamHost, consumer: Consumer) -> Steps:
 
 def delete_consumer(port: Port, host: StreamHost, consumer: Consumer, now_ns: int) -> FileSteps:
     """Delete a consumer, its files first; reply to its waiting requests. Raises StoreError."""
-    files = host.consumer_files.get(consumer.name)
+    files = host.files_of(consumer.name)
     if files is not None:
         yield from files.delete()
-        del host.consumer_files[consumer.name]
+        host.forget_files(consumer.name)
     port.unwatch(consumer)
     host.drop_consumer(consumer.name, consumer.closing(is_deleted=True), now_ns)
     port.mark(host)

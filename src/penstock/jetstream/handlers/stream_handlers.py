@@ -339,10 +339,8 @@ def _delete(call: ApiCall, host: StreamHost) -> Steps:
 def remove_stream(assets: Assets, port: Port, host: StreamHost) -> None:
     """Remove a stream and its consumers from the account; their files are deleted already."""
     for consumer in host.consumers.values():
-        host.now.extend(consumer.closing(is_deleted=True))
-        host.now.append(
-            consumer_advisory(api_subjects.CONSUMER_DELETED, host, consumer.name, "delete")
-        )
+        deleted = consumer_advisory(api_subjects.CONSUMER_DELETED, host, consumer.name, "delete")
+        host.send((*consumer.closing(is_deleted=True), deleted))
     port.retire(host)
     assets.drop(host)
     if host.files is not None:

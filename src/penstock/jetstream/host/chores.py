@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from penstock.api.stream_config import Retention
 from penstock.jetstream.host import interest_retention
-from penstock.jetstream.streams.entries import Purge, Trim
+from penstock.jetstream.streams.entries import Purge, Remove, Trim
 from penstock.store.errors import StoreError
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class RollUp:
         """Propose the next slice, unless one is proposed already."""
         if self._proposed is None:
             self._proposed = self.rest.popleft()
-            self._host.replicator.propose(self._proposed, self)
+            self._host.propose(self._proposed, self)
 
     def applied(self, result: Applied) -> None:
         assert self._proposed is not None
@@ -60,27 +60,28 @@ class RollUp:
         self._host.report_purged(entry.subject or None, result.removed, entry.ts_ns)
         self.rest.extend(result.rest)
         if not self.rest:
-            self._host.commits.promise(self.effects)
+            self._host.promise(self.effects)
 
-    def dropped(self) -> None:
+    def dropped(self, error: StoreError | None) -> None:
         self._proposed, self.effects = None, ()
         self.rest.clear()
 
 
 class PurgeSlice:
-    """The proposal of one slice of a purge; holds its result."""
+    """The proposal of one slice of a purge; holds its outcome."""
 
-    __slots__ = ("is_dropped", "result")
+    __slots__ = ("error", "is_dropped", "result")
 
     def __init__(self) -> None:
         self.result: Applied | None = None
         self.is_dropped = False
+        self.error: StoreError | None = None
 
     def applied(self, result: Applied) -> None:
         self.result = result
 
-    def dropped(self) -> None:
-        self.is_dropped = True
+    def dropped(self, error: StoreError | None) -> None:
+        self.is_dropped, self.error = True, error
 
 
 class Chores:
@@ -107,9 +108,24 @@ class Chores:
         """Queue the remaining slices of a rollup, and the effects to release after the last."""
         self._roll_ups.append(RollUp(self._host, rest, effects))
 
-    def queue_acked(self, spans: tuple[Range, ...]) -> None:
-        """Queue ranges that a consumer finished with, to find messages that no consumer needs."""
-        self._acked.extend(spans)
+    def remove_acked(self, acked: tuple[Range, ...]) -> None:
+        """Remove messages that a consumer finished with, if no other consumer needs them."""
+        host = self._host
+        if host.stream.cfg.retention is Retention.LIMITS:
+            return
+        if sum(last - first + 1 for first, last in acked) > interest_retention.SWEEP_LOOKS:
+            self._acked.extend(acked)
+            return
+        gone = interest_retention.acked_by_all(host.stream.store, host.consumers.values(), acked)
+        self._take_out(gone, host.stream.last_ts_ns)
+
+    def _take_out(self, seqs: tuple[int, ...], now_ns: int) -> None:
+        """Remove messages that no consumer needs; if that fails, the next start removes them."""
+        host = self._host
+        if not seqs or host.failure is not None or interest_retention.has_unserved(host.files):
+            return  # an unserved consumer may need them
+        host.propose_planned(Remove(now_ns, seqs))
+        host.note(host.stream)
 
     def sweep(self, now_ns: int) -> None:
         """Start a sweep for messages that no consumer needs, and run its first slice."""
@@ -132,10 +148,11 @@ class Chores:
         total = 0
         rest: tuple[Purge, ...] = (entry,)
         while rest:
-            host.collect_lane_results()
             proposal = PurgeSlice()
-            host.replicator.propose(rest[0], proposal)
+            host.propose(rest[0], proposal)
             while proposal.result is None:
+                if proposal.error is not None:
+                    raise proposal.error
                 if proposal.is_dropped:
                     return total
                 yield
@@ -166,7 +183,7 @@ class Chores:
             if self._roll_ups:
                 self._roll_on(self._roll_ups[0])
             elif store.is_over:
-                host.replicator.propose(Trim(host.stream.last_ts_ns))
+                host.propose(Trim(host.stream.last_ts_ns))
             elif self._acked:
                 self._remove_acked(*self._acked.popleft())
             elif self._sweep_from:
@@ -190,7 +207,7 @@ class Chores:
         )
         if following <= last:
             self._acked.appendleft((following, last))
-        host.take_out(gone, host.stream.last_ts_ns)
+        self._take_out(gone, host.stream.last_ts_ns)
 
     def _sweep_on(self, now_ns: int) -> None:
         host = self._host
@@ -205,6 +222,6 @@ class Chores:
                 store, consumers, first, last, only_wanted=is_queue
             )
             self._sweep_from = following if following <= last else 0
-            host.take_out(gone, now_ns)
+            self._take_out(gone, now_ns)
         elif retention is Retention.INTEREST and store.next_seq((), first):
-            host.replicator.propose(Purge(now_ns))
+            host.propose(Purge(now_ns))

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.jetstream.streams.entries import Applied
+    from penstock.store.errors import StoreError
 
 EntryT = TypeVar("EntryT")
 EntryC = TypeVar("EntryC", contravariant=True)
@@ -26,8 +27,9 @@ class Proposal(Protocol):
     def applied(self, result: Applied) -> None:
         """Take the result of the entry: it is applied, not yet durable."""
 
-    def dropped(self) -> None:
-        """Take note that the entry will never be applied: this server no longer leads."""
+    def dropped(self, error: StoreError | None) -> None:
+        """Take note that the entry will not be applied: the store failed with this error, or
+        (None) this server no longer leads."""
 
 
 class Replicator(Protocol[EntryC]):

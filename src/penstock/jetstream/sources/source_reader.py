@@ -169,11 +169,10 @@ class SourceReader:
         self._listen(inbox, self.answered)
         self.due_ns = now_ns + (ANSWER_NS_MAX if self.source.consumer is None else RESET_NS_MAX)
         progress = self.progress
-        host.now.append(
-            copier.request(
-                progress.index_name, self._begin(), progress.identity, inbox, self._delivery
-            )
+        request = copier.request(
+            progress.index_name, self._begin(), progress.identity, inbox, self._delivery
         )
+        host.send((request,))
 
     def _copier(self) -> Copier:
         cfg = self._host.stream.cfg
@@ -238,7 +237,7 @@ class SourceReader:
     def close(self) -> None:
         """Stop reading and delete the consumer that this reader created."""
         if self._consumer and self.source.consumer is None:
-            self._host.now.append(self._copier().deletion(self._consumer))
+            self._host.send((self._copier().deletion(self._consumer),))
         self._let_go()
         self.due_ns = None
 
@@ -413,7 +412,7 @@ class SourceReader:
             planned = self._plan(msg, ref, now_ns)
             if isinstance(planned, NotLoaded):
                 self._stuck = (msg, ref)
-                host.now.append(Fetch(planned.cold))
+                host.send((Fetch(planned.cold),))
             elif not isinstance(planned, Answer):
                 host.propose(planned)
             elif not planned.is_duplicate:
@@ -444,7 +443,7 @@ class SourceReader:
         if asked:
             where = b"NATS/1.0\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n\r\n"
             answer = Send(asked, header=where % self.progress.position)
-            self._host.commits.promise((answer,))
+            self._host.promise((answer,))
 
     # -- info
 

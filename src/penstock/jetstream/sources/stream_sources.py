@@ -105,7 +105,7 @@ class StreamSources:
             return
         cold = self._host.stream.recover(now_ns)
         if cold is not None:
-            self._host.now.append(Fetch(cold))
+            self._host.send((Fetch(cold),))
             return
         unplaced, self._unplaced = self._unplaced, []
         for feed in unplaced:
@@ -179,6 +179,12 @@ class StreamSources:
         self._host.note(self)
 
     # -- info
+
+    def take_wires(self) -> list[Listen]:
+        """Return the subscriptions to add and remove since the last call."""
+        wires = self.wires[:]
+        self.wires.clear()
+        return wires
 
     def mirror_info(self, now_ns: int) -> StreamSourceInfo | None:
         """Return the state of the mirror, or None."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.api.api_subjects import API_PREFIX
 from penstock.base.message import Inbound
+from penstock.jetstream.account.endpoints import Port
 from penstock.jetstream.handlers.consumer_handlers import delete_consumer
 from penstock.jetstream.host.asset_files import file_name
 from penstock.server.jetstream.ack_intake import AckIntake
@@ -60,7 +61,7 @@ class Sweep:
         self._files.sweep()
 
 
-class AccountRuntime:
+class AccountRuntime(Port):
     """JetStream of one account."""
 
     def __init__(self, runtime: JetStreamRuntime, account: Account, assets: Assets) -> None:
@@ -113,7 +114,7 @@ class AccountRuntime:
             self.runtime.unserved.append(f"account {self.name}: stream {host.name}: {why}")
             self.assets.drop(host)
             self.assets.unserved[file_name(host.name)] = why
-            host.is_closed = True
+            host.close()
             host.let_go()
 
     def listen(self, subject: str, call: object, *, lane: bool = False) -> Subscription:
@@ -272,7 +273,7 @@ class AccountRuntime:
         for driver in self.drivers:
             driver.give_up()
         for host in list(self.assets):
-            host.is_closed = True
+            host.close()
             host.let_go()
 
     # -- interest of push consumers

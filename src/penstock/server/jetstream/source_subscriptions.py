@@ -17,6 +17,8 @@ from penstock.jetstream.sources.stream_sources import StreamSources
 from penstock.subjects.trie import Subscription
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from penstock.jetstream.host.stream_host import StreamHost
     from penstock.jetstream.sources.source_reader import Listen
     from penstock.server.jetstream.account_runtime import AccountRuntime
@@ -70,7 +72,7 @@ class SourceSubscriptions:
         now_ns = self._account.runtime.now_ns()
         self._forget(host)
         if host.stream_sources is None and copies_of(host.stream.cfg):
-            host.stream_sources = StreamSources(host, self._account.assets.environment)
+            host.attach_sources(StreamSources(host, self._account.assets.environment))
         if host.stream_sources is not None:
             host.stream_sources.follow(now_ns)
             for name in host.stream_sources.origins:
@@ -84,8 +86,8 @@ class SourceSubscriptions:
         self._forget(host)
         if host.stream_sources is not None:
             host.stream_sources.close()
-            self.tune(host.stream_sources, host)
-            host.stream_sources = None
+            self.tune(host.stream_sources.take_wires(), host)
+            host.attach_sources(None)
         for copy, stream_sources in self._copies_of(host):
             stream_sources.origin_deleted(host.name, self._account.runtime.now_ns())
             self._account.mark(copy)
@@ -102,14 +104,12 @@ class SourceSubscriptions:
             if not copies:
                 self._copies.pop(name, None)
 
-    def tune(self, stream_sources: StreamSources, host: StreamHost) -> None:
+    def tune(self, wires: Sequence[Listen], host: StreamHost) -> None:
         """Create and remove subscriptions as the source readers requested."""
-        wires = stream_sources.wires[:]
-        stream_sources.wires.clear()
         for wire in wires:
             self._hang_up(wire.subject)
-            if wire.take is not None:
-                self._subscriptions[wire.subject] = self._listen(wire, stream_sources, host)
+            if wire.take is not None and host.stream_sources is not None:
+                self._subscriptions[wire.subject] = self._listen(wire, host.stream_sources, host)
 
     def _listen(
         self, wire: Listen, stream_sources: StreamSources, host: StreamHost

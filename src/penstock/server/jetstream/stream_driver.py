@@ -25,7 +25,7 @@ from penstock.store.filestore import FileStore
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.jetstream.host.stream_host import StreamHost
+    from penstock.jetstream.host.stream_host import Ready, StreamHost
     from penstock.server.jetstream.account_runtime import AccountRuntime
     from penstock.server.net.client_link import ClientLink
     from penstock.server.system.message_trace import MessageTrace
@@ -90,22 +90,21 @@ class StreamDriver(LaneListener):
         host = self.host
         if not self._runtime.has_lanes:
             return
-        host.lane = make_lane(
+        lane = make_lane(
             host.stream,
             self._runtime.service.router,
             self._account.interest,
             listener=self,
             domain=self._runtime.options.domain,
         )
+        host.set_lane(lane)
         self.limits_changed()
 
     def limits_changed(self) -> None:
         """Apply the storage limits of the account and the server to the lane."""
         host, assets = self.host, self._account.assets
-        if host.lane is not None:
-            host.lane.room = assets.room_left(host.stream.cfg.storage)
-        host.is_watched = assets.is_limited or not self._runtime.is_ample
-        host.open_lane()
+        room = assets.room_left(host.stream.cfg.storage)
+        host.limit_lane(room, is_watched=assets.is_limited or not self._runtime.is_ample)
 
     def received(
         self, subject: str, reply: str, header: bytes, payload: bytes, source: ClientLink | None
@@ -164,39 +163,43 @@ class StreamDriver(LaneListener):
             host.chores.go_on(self._runtime.now_ns())
         if not (self._syncing or self._is_frozen):
             self._commit()
-        if host.is_busy or host.chores.are_left:
+        if host.is_busy:
             self._runtime.resume_soon(self)
         if self._account.assets.is_limited:
             self.recount()
         else:
             self._account.assets.touch(host)
-        self._runtime.deadline_queue.note(self, host.deadline_queue.next_ns)
+        self._runtime.deadline_queue.note(self, host.next_deadline_ns)
 
     def recount(self) -> None:
         """Update the account's usage, and the bytes that the lane may still store."""
         host, assets = self.host, self._account.assets
         assets.recount(host)
-        if host.lane is not None:
-            host.lane.room = assets.room_left(host.stream.cfg.storage)
+        host.set_room(assets.room_left(host.stream.cfg.storage))
 
     def _turn(self) -> None:
         """Let consumers deliver: first through effects, then straight into outboxes."""
-        host, now_ns = self.host, self._runtime.now_ns()
-        host.turn(now_ns)
-        if host.stream_sources is not None and host.stream_sources.wires:
-            self._account.copying.tune(host.stream_sources, host)
-        self._release()
-        while host.flow(now_ns):
-            self._release()
+        self._send_lane_acks()
+        for ready in self.host.ready(self._runtime.now_ns()):
+            self._perform(ready)
 
     def _release(self) -> None:
-        host = self.host
-        if host.lane is not None:
-            host.lane.send_acks()
-        while host.now:
-            effects, host.now = host.now, []
-            self._account.performer.perform(effects)
-            for effect in effects:
+        """Perform what the host decided already."""
+        self._send_lane_acks()
+        for ready in self.host.remaining():
+            self._perform(ready)
+
+    def _send_lane_acks(self) -> None:
+        lane = self.host.lane
+        if lane is not None:
+            lane.send_acks()
+
+    def _perform(self, ready: Ready) -> None:
+        if ready.wires:
+            self._account.copying.tune(ready.wires, self.host)
+        if ready.effects:
+            self._account.performer.perform(ready.effects)
+            for effect in ready.effects:
                 # `base` cannot import types of the layers above it, so these effects hold plain
                 # objects.
                 if isinstance(effect, Fetch):
@@ -218,11 +221,11 @@ class StreamDriver(LaneListener):
 
     def _commit(self) -> None:
         host = self.host
-        commits = host.begin_commit()
-        if host.commits.full is not None and not self._is_waiting:
+        commits = host.commit()
+        if host.disk_full is not None and not self._is_waiting:
             self._wait_for_space(None)
         if not commits:
-            host.end_commit(commits, None)
+            host.advance(commits, None)
             self._release()
         elif self._runtime.committer.pace.is_quick and not any(each.is_long for each in commits):
             self._committed(commits, self._runtime.committer.run_in_place(CommitGroup(commits)))
@@ -241,7 +244,7 @@ class StreamDriver(LaneListener):
         self._is_leaving = True
         if self._failed_frozen is not None:
             self._syncing = False
-            self.host.end_commit(*self._failed_frozen)
+            self.host.advance(*self._failed_frozen)
             self._failed_frozen = None
         self._leave()
 
@@ -261,7 +264,7 @@ class StreamDriver(LaneListener):
             return
         self._syncing = False
         if self.host.is_closed:
-            self.host.end_commit(commits, failure)
+            self.host.advance(commits, failure)
             self._release()
             self._leave()
             return
@@ -275,10 +278,10 @@ class StreamDriver(LaneListener):
             host.set_disk_full(failure)
             self._wait_for_space(commits)
         else:
-            host.end_commit(commits, failure)
+            host.advance(commits, failure)
             if failure is not None:
                 self._failed(failure)
-            elif host.commits.full is not None and not self._is_waiting:
+            elif host.disk_full is not None and not self._is_waiting:
                 host.set_disk_full(None)
                 self._is_told = False
                 log.info("stream %s > %s has space again", self._account.name, host.name)
@@ -303,7 +306,7 @@ class StreamDriver(LaneListener):
                 "stream %s > %s takes nothing until there is space: %s",
                 self._account.name,
                 self.host.name,
-                self.host.commits.full,
+                self.host.disk_full,
             )
         self._is_told = self._is_waiting = True
         self._stuck = commits
@@ -328,7 +331,7 @@ class StreamDriver(LaneListener):
         self._fetching.clear()
         commits, self._stuck = self._stuck, None
         if commits is not None:
-            self.host.end_commit(commits, self.host.commits.full)
+            self.host.advance(commits, self.host.disk_full)
 
     def sync_now(self) -> None:
         """Sync a lazy store: its sync interval has passed."""
@@ -355,7 +358,7 @@ class StreamDriver(LaneListener):
         """Create the consumers' state files, one consumer after the other."""
         if self._making or self._is_frozen or self.host.is_closed:
             return
-        making = self.host.commits.next_state_creation()
+        making = self.host.next_state_creation()
         if making is not None:
             self._making = True
             self._runtime.disk_queue.run(

@@ -96,6 +96,6 @@ def _add_event(
 
 def _answer_only(host: StreamHost, planned: Planned) -> None:
     if isinstance(planned, Answer):
-        host.commits.promise(planned.effects)
+        host.promise(planned.effects)
     elif isinstance(planned, Publish):
-        host.commits.promise(host.stream.drop_planned(planned))
+        host.promise(host.stream.drop_planned(planned))

@@ -110,7 +110,7 @@ def _broken_store(runtime: JetStreamRuntime, options: HealthOptions) -> tuple[in
         return _missing(options, "STREAM", _unserved_text(runtime.unserved), 503)
     for account in runtime.accounts.values():
         for host in account.assets:
-            hindrance = host.failure or host.commits.full
+            hindrance = host.hindrance
             if hindrance is not None:
                 text = f"JetStream stream '{account.name} > {host.name}' failed: {hindrance}"
                 return _missing(options, "STREAM", text, 503)

@@ -271,7 +271,7 @@ def test_a_stream_that_is_deleted_ends_it() -> None:
     noisy(host, 20 * STEP_MESSAGES)
     snapshot, wire = begun(host, window_size=CHUNK)
     wire.run()
-    host.is_closed = True
+    host.close()
     while not snapshot.is_over:
         wire.deliver(b"", "")
     assert wire.sent[-1].header.startswith(b"NATS/1.0 500 ")

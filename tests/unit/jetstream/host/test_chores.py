@@ -15,6 +15,7 @@ from penstock.jetstream.streams.entries import Purge
 from penstock.jetstream.streams.stream import Stream
 from penstock.store.contract import SLICE_MSGS
 from penstock.store.memstore import MemStore
+from support.hosts import committed
 from support.replicators import DelayedReplicator
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def host() -> StreamHost:
 
 
 def delayed(host: StreamHost) -> DelayedReplicator:
-    host.replicator = replicator = DelayedReplicator(host._apply)
+    host._proposals._replicator = replicator = DelayedReplicator(host._proposals.apply)
     return replicator
 
 
@@ -51,7 +52,7 @@ def finish(purge: Generator[None, None, int], replicator: DelayedReplicator) -> 
 
 
 def acks(host: StreamHost) -> list[int]:
-    sent = [each for each in host.held if isinstance(each, Send)]
+    sent = [each for each in committed(host) if isinstance(each, Send)]
     return [json.loads(each.payload)["seq"] for each in sent]
 
 

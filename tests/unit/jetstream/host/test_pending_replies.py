@@ -25,6 +25,7 @@ from penstock.store.contract import Missing
 from penstock.store.errors import DiskFull, StoreError, SyncFailed
 from penstock.store.filestore import FileStore
 from penstock.testing.sim_disk import DiskFault, SimDisk
+from support.hosts import effects_of
 
 if TYPE_CHECKING:
     from penstock.jetstream.host.pending_replies import Commit
@@ -61,13 +62,11 @@ class Rig:
 
     def left(self) -> dict[str, bytes]:
         """What has left, by whom it went to."""
-        sent = {each.subject: each.payload for each in self.host.now if isinstance(each, Send)}
-        self.host.now.clear()
-        return sent
+        return {e.subject: e.payload for e in effects_of(self.host) if isinstance(e, Send)}
 
     def commit(self) -> list[Commit]:
         """One whole commit; what was left to do when the disk was full."""
-        commits = self.host.begin_commit()
+        commits = self.host.commit()
         return self.run(commits)
 
     def run(self, commits: list[Commit]) -> list[Commit]:
@@ -80,7 +79,7 @@ class Rig:
             return commits
         except StoreError as error:
             failure = error
-        self.host.end_commit(commits, failure)
+        self.host.advance(commits, failure)
         return []
 
 
@@ -99,7 +98,7 @@ def test_an_acknowledgement_leaves_with_its_sync() -> None:
 def test_what_comes_during_a_sync_waits_for_the_next() -> None:
     rig = Rig()
     rig.publish("a")
-    commits = rig.host.begin_commit()
+    commits = rig.host.commit()
     rig.publish("b")
     rig.run(commits)
     assert set(rig.left()) == {"a"}
@@ -110,9 +109,9 @@ def test_what_comes_during_a_sync_waits_for_the_next() -> None:
 def test_after_a_failed_sync_nothing_that_waited_ever_leaves() -> None:
     rig = Rig()
     rig.publish("a", with_id("1"))
-    commits = rig.host.begin_commit()
+    commits = rig.host.commit()
     rig.publish("b", with_id("2"))
-    rig.host.commits.promise((Send("flow"),))
+    rig.host.promise((Send("flow"),))
     rig.disk.fail_nth(1, DiskFault.SYNC_ERROR)
     rig.run(commits)
     rig.disk.heal()
@@ -130,7 +129,7 @@ def test_a_failed_host_refuses_and_confirms_no_duplicate() -> None:
     rig.disk.heal()
     rig.publish("again", with_id("1"))
     rig.publish("other")
-    rig.host.commits.promise((Send("flow"),))
+    rig.host.promise((Send("flow"),))
     rig.commit()
     left = rig.left()
     assert set(left) == {"again", "other"}
@@ -162,7 +161,7 @@ def test_a_full_disk_refuses_what_comes_and_keeps_what_waits(fault: DiskFault) -
 def test_a_lazy_stream_has_written_what_it_acknowledges() -> None:
     rig = Rig(lazy=True)
     rig.publish("a")
-    commits = rig.host.begin_commit()
+    commits = rig.host.commit()
     assert [commit.on_done.func for commit in commits] == [rig.host.stream.store.synced]
     rig.run(commits)
     assert set(rig.left()) == {"a"}
@@ -202,8 +201,9 @@ class Consuming(Rig):
         effects = self.consumer.request("inbox", b"", b"%d" % count, NOW_NS)
         self.host.touched(self.consumer, effects)
         while self.host.is_busy:
-            self.host.turn(NOW_NS)
-        self.host.now.clear()
+            for _ in self.host.ready(NOW_NS):
+                pass
+        self.left()
 
     def ack(self, seq: int, reply: str) -> None:
         ref = parse_ack_subject(f"$JS.ACK.S.c.1.{seq}.{seq}.{NOW_NS}.0")
@@ -230,7 +230,7 @@ def test_an_ack_behind_more_than_a_log_holds_is_confirmed_when_it_is_durable() -
     rig.commit()
     assert set(rig.left()) == {"first"}
     rig.deliver(20_000)
-    state = rig.host.consumer_files["c"].state
+    state = rig.host.files_of("c").state
     rig.ack(7, "confirmed")
     commits = 0
     while "confirmed" not in rig.left():
@@ -273,7 +273,7 @@ def test_what_was_acknowledged_before_a_crash_leaves_a_work_queue_after_it() -> 
     rig = Consuming()
     rig.deliver(3)
     rig.consumer.log.acked(2)  # its removal was not written any more
-    rig.host.sweep_unwanted(NOW_NS)
+    rig.host.chores.sweep(NOW_NS)
     store = rig.host.stream.store
     assert [isinstance(store.load(seq), Missing) for seq in (1, 2, 3)] == [False, True, False]
 
@@ -281,7 +281,7 @@ def test_what_was_acknowledged_before_a_crash_leaves_a_work_queue_after_it() -> 
 def test_a_deletion_releases_what_waits_and_what_a_sync_is_out_for() -> None:
     rig = Rig()
     rig.publish("a")
-    commits = rig.host.begin_commit()
+    commits = rig.host.commit()
     rig.publish("b")
     rig.host.deleted()
     assert list(rig.left()) == ["a", "b"]

@@ -16,6 +16,7 @@ from penstock.jetstream.host.stream_host import StreamHost
 from penstock.jetstream.streams.entries import NotLoaded
 from penstock.jetstream.streams.stream import Stream
 from penstock.store.memstore import MemStore
+from support.hosts import committed, effects_of
 
 if TYPE_CHECKING:
     from penstock.jetstream.streams.entries import Answer, Publish
@@ -43,7 +44,8 @@ def host() -> StreamHost:
 
 
 def answers(host: StreamHost) -> dict[str, Send]:
-    return {each.subject: each for each in [*host.now, *host.held] if isinstance(each, Send)}
+    left = [*effects_of(host), *committed(host)]
+    return {each.subject: each for each in left if isinstance(each, Send)}
 
 
 def test_bytes_are_bounded_as_well_as_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +69,7 @@ def test_one_that_is_put_back_is_the_next_again() -> None:
 def test_messages_that_waited_are_stored_in_order(host: StreamHost) -> None:
     for number in range(5):
         host.publish(message(number, b"%d" % number), NOW_NS)
-    assert [type(each) for each in host.now] == [Fetch], "one block is asked for once"
+    assert [type(each) for each in effects_of(host)] == [Fetch], "one block is asked for once"
     host.stream.cold = False  # type: ignore[attr-defined]
     host.fetched(NOW_NS)
     sequences = {to: json.loads(sent.payload)["seq"] for to, sent in answers(host).items()}

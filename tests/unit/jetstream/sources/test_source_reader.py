@@ -8,6 +8,7 @@ from penstock.base.effects import Send
 from penstock.base.message import Inbound
 from penstock.store.contract import MessageRecord
 from support.copies import DELIVER, IDENTITY, MIRROR, SOURCE, Copy, connected
+from support.hosts import committed, effects_of
 from support.publishing import NEW, NEW_YEAR, SECOND
 
 KINDS = [MIRROR, SOURCE]
@@ -293,5 +294,5 @@ def test_flow_control_is_answered_when_all_before_it_is_durable() -> None:
     copy.deliver(1, 1)
     request = Inbound(DELIVER, "fc", b"NATS/1.0 100 FlowControl Request\r\n\r\n", b"")
     copy.stream_sources.receive(copy.wires[DELIVER], request, copy.now_ns)
-    assert copy.host.now == []
-    assert isinstance(copy.host.held[0], Send)
+    assert effects_of(copy.host) == []
+    assert isinstance(committed(copy.host)[0], Send)

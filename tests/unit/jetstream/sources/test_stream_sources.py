@@ -193,9 +193,9 @@ def test_very_many_sources_ask_their_origins_some_at_a_time(
     tick, asked = copy.host.tick, []
 
     def counted(now_ns: int) -> list[Consumer]:
-        before = len(copy.host.now)
+        before = len(copy.host._now)
         abandoned = tick(now_ns)
-        asked.append(len(copy.host.now) - before)
+        asked.append(len(copy.host._now) - before)
         return abandoned
 
     monkeypatch.setattr(copy.host, "tick", counted)

@@ -106,11 +106,10 @@ async def test_a_stream_that_goes_meanwhile_is_let_go_of(
     driver.fetch(COLD)
     async with asyncio.timeout(SECONDS_MAX):
         _, again = await timers.due.get()
-    driver.host.is_closed = True
+    driver.host.close()
     driver.let_go()
     assert closed == [], "somebody may still be reading"
     again()
     driver._runtime.committer.close()  # waits for the disk thread that closes them
     assert closed == ["files"]
     assert disk.tries == 1
-    driver.host.is_closed = False  # for the server, which closes what is open

@@ -39,7 +39,7 @@ def fail_a_sync_during_a_deletion(account: AccountRuntime) -> None:
     """Leave a publish whose ack waits for a sync that has failed."""
     [driver] = account.drivers
     driver.host.publish(Inbound("s", "ack", b"", b"hello"), account.runtime.now_ns())
-    commits = driver.host.begin_commit()
+    commits = driver.host.commit()
     driver.freeze(frozen=True)
     driver._syncing = True
     driver._synced(commits, CommitGroup([]), MISSING)
