@@ -91,7 +91,7 @@ def run(name: str, load: Load, directory: Path) -> None:
     with kind.open(directory / "fold") as store:
         measured("first load", count, lambda: apply_all(store, load.first, kind.hydrate_batch))
         measured("overwrite", CHURNED, lambda: apply_all(store, load.changed))
-        measured("settle", count, store.settle)
+        measured("settle", count, store.finish_load)
         measured("get", READS, lambda: [store.get(key) for key in load.asked])
         measured(
             "get_many(100)",

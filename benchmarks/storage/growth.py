@@ -79,7 +79,7 @@ def opened(place: Path, **options: Any) -> FileStore:
     return FileStore.open(disk, incarnation=1, noise=os.urandom, **options)
 
 
-def settle(store: FileStore) -> None:
+def finish_load(store: FileStore) -> None:
     while (work := store.pending_sync()) is not None:
         work.run()
         store.synced(work)
@@ -104,8 +104,8 @@ class Filler:
             rows = [(names[at % len(names)], b"", PAYLOAD) for at in range(start, start + BATCH)]
             log.append_batch(rows, self.ts_ns)
             if (start + BATCH) % SYNC_EVERY == 0:
-                settle(self.store)
-        settle(self.store)
+                finish_load(self.store)
+        finish_load(self.store)
 
     def append(self, count: int, names: list[str] | None = None) -> None:
         names, store = names or self.names, self.store
@@ -114,8 +114,8 @@ class Filler:
             answer = store.append(names[at % len(names)], b"", PAYLOAD, self.ts_ns)
             assert isinstance(answer, Appended)
             if at % BATCH == BATCH - 1:
-                settle(store)
-        settle(store)
+                finish_load(store)
+        finish_load(store)
 
     def load(self, seq: int) -> None:
         found = self.store.load(seq)
@@ -163,7 +163,7 @@ class Filler:
     def remove(self, sequences: list[int]) -> None:
         for seq in sequences:
             self.store.remove(seq)
-        settle(self.store)
+        finish_load(self.store)
 
     def last(self, subject: str) -> None:
         found = self.store.load_last(subject)
@@ -197,7 +197,7 @@ def _open(place: Path) -> dict[str, float]:
     open_s = time.perf_counter() - begun
     state = store.state()
     store.append("s.0", b"", PAYLOAD, state.last_ts_ns)
-    settle(store)
+    finish_load(store)
     return {"open_s": open_s, "msgs": state.msgs}
 
 

@@ -16,7 +16,7 @@ class Existence(Enum):
     """Of something that requests make and delete."""
 
     THERE = "there"
-    GONE = "gone"
+    ABSENT = "gone"
     UNKNOWN = "asked for, not answered"
 
 
@@ -138,7 +138,7 @@ class Ledger:
             is_there = name in found
             if existence is not Existence.UNKNOWN and is_there != (existence is Existence.THERE):
                 self.wrong.append(f"{name} should be {existence.value}")
-            self.existence[name] = Existence.THERE if is_there else Existence.GONE
+            self.existence[name] = Existence.THERE if is_there else Existence.ABSENT
 
     def judge_text(self, stream: str, found: str) -> None:
         if found not in self.texts.get(stream, (found,)):

@@ -188,11 +188,11 @@ def _toggle_consumer(client: JetStream, ledger: Ledger, chance: Random) -> None:
 def _toggle(
     client: JetStream, ledger: Ledger, name: str, delete: str, create: str, body: object
 ) -> None:
-    was = ledger.existence.get(name, Existence.GONE)
+    was = ledger.existence.get(name, Existence.ABSENT)
     ledger.existence[name] = Existence.UNKNOWN
     if was is Existence.THERE:
         client.done(delete)
-        ledger.existence[name] = Existence.GONE
+        ledger.existence[name] = Existence.ABSENT
     else:
         client.done(create, body)
         ledger.existence[name] = Existence.THERE

@@ -53,8 +53,8 @@ class Ledger:
 
     def _wrong(self, seq: int, life: int, found: object) -> list[str]:
         if seq in self.removed:
-            return [] if found is Missing.GONE else [f"{seq} was removed and is there"]
-        if found is Missing.GONE and seq % REMOVED_EVERY == 0:
+            return [] if found is Missing.ABSENT else [f"{seq} was removed and is there"]
+        if found is Missing.ABSENT and seq % REMOVED_EVERY == 0:
             return []  # perhaps removed, without having said so
         if isinstance(found, MessageRecord) and found.payload == payload_of(seq, life):
             return []

@@ -154,7 +154,7 @@ def test_a_promise_that_is_not_kept_is_seen(how: str) -> None:
     ledger.acks["c"].sent.add(2)
     ledger.acks["c"].confirm(1)
     ledger.purged_below["P"] = 2
-    ledger.existence.update(made=Existence.THERE, deleted=Existence.GONE)
+    ledger.existence.update(made=Existence.THERE, deleted=Existence.ABSENT)
     ledger.texts["S"] = ("after", "after")
     ledger.values["k"] = (b"after", b"after")
     ledger.note_death()

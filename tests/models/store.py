@@ -199,14 +199,14 @@ class StoreModel:
         return self.last_seq
 
     def load(self, seq: int, *, unsynced: bool = False) -> MessageRecord | Missing:
-        return self.kept[seq].record if seq in self.kept else Missing.GONE
+        return self.kept[seq].record if seq in self.kept else Missing.ABSENT
 
     def load_last(
         self, subject: str, *, at_or_before: int | None = None, unsynced: bool = False
     ) -> MessageRecord | Missing:
         bound = self.last_seq if at_or_before is None else at_or_before
         found = [seq for seq in self.live((subject,)) if seq <= bound]
-        return self.load(found[-1]) if found else Missing.GONE
+        return self.load(found[-1]) if found else Missing.ABSENT
 
     def next_match(
         self, filters: tuple[str, ...], start: int, *, unsynced: bool = False

@@ -82,7 +82,7 @@ class Life:
         elif deed == "clear":
             self.store.clear()
         elif deed == "settle":
-            self.store.settle()
+            self.store.finish_load()
         elif deed == "fail":
             with pytest.raises(ValueError, match="65535"):
                 self.store.apply([KvUpdate(Op.DELETE, "a"), KvUpdate(Op.PUT, "x" * 70_000)], at(1))
@@ -95,7 +95,7 @@ class Life:
 
     def check(self) -> None:
         store, held = self.store, contents(self.store)
-        self.store.settle()
+        self.store.finish_load()
         assert self.digest.value == digest_of(store)
         terms = {(term, key) for key, entry in held.items() for term in letters(entry)}
         assert set(self.index.terms(store)) == terms

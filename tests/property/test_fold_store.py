@@ -66,8 +66,8 @@ class Life(RuleBasedStateMachine):
         self.applied, self.cursor, self.meta = [], WatchCursor.NONE, SnapshotMeta()
 
     @rule()
-    def settle(self) -> None:
-        self.store.settle()
+    def finish_load(self) -> None:
+        self.store.finish_load()
 
     @precondition(lambda self: self.kind.durable)
     @rule()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 PAYLOAD = b"some bytes that can be compressed, compressed, compressed " * 4
 N = 3_000
-GONE = (1, 7, 1_500, 2_999)
+ABSENT = (1, 7, 1_500, 2_999)
 
 
 async def filled(url: str, name: str = "EV", **config: Any) -> list[tuple[Any, ...]]:
@@ -41,14 +41,14 @@ async def filled(url: str, name: str = "EV", **config: Any) -> list[tuple[Any, .
         while (await stream.stream_info(name)).state.messages < N:
             await client.flush()
     await stream.purge_stream(name, subject=f"{name}.3", keep=10)
-    for seq in GONE:
+    for seq in ABSENT:
         await stream.delete_msg(name, seq)
     left = [n for n in range(1, N + 1) if n % 5 != 3 or n > N - 50]
     await client.close()
     return [
         (f"{name}.{n % 5}", n, b"%d " % n + PAYLOAD, {"N": [str(n)]} if n % 100 == 0 else None)
         for n in left
-        if n not in GONE
+        if n not in ABSENT
     ]
 
 
@@ -150,8 +150,8 @@ def test_damage_fails_the_read_or_is_left_out_and_shown_as_a_table(
     lost = {row[1] for row in expected} - {row[1] for row in found}
     assert 0 < len(lost) <= 2
     table = spark.read.format("penstock-blocks").option("damage", True).load(str(tmp_path))
-    told = [row for row in table.collect() if row.firstSeq is not None]
-    assert {seq for row in told for seq in range(row.firstSeq, row.lastSeq + 1)} == lost
+    damage = [row for row in table.collect() if row.firstSeq is not None]
+    assert {seq for row in damage for seq in range(row.firstSeq, row.lastSeq + 1)} == lost
     assert any(row.firstByte is not None for row in table.collect())
 
 

@@ -113,8 +113,8 @@ def _await_listening(
 
 def _start_failure(command: ServerCommand, reason: str, log: Path) -> str:
     lines = log.read_text(errors="replace").splitlines()[-LOG_LINES_SHOWN:]
-    said = "\n".join(f"    {line}" for line in lines) or "    (it printed nothing)"
-    return f"{command.label} did not start ({shlex.join(command.argv)}): {reason}\n{said}"
+    printed = "\n".join(f"    {line}" for line in lines) or "    (it printed nothing)"
+    return f"{command.label} did not start ({shlex.join(command.argv)}): {reason}\n{printed}"
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:

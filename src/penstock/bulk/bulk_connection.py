@@ -86,7 +86,7 @@ class BulkConnection(asyncio.BufferedProtocol):
         self._intake = self._new_intake(dialling)
         loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._told: asyncio.Future[dict[str, Any]] = loop.create_future()
+        self._info_received: asyncio.Future[dict[str, Any]] = loop.create_future()
         self._accepted: asyncio.Future[None] = loop.create_future()
         self._closed: asyncio.Future[None] = loop.create_future()
         self._inbox = f"{dialling.inbox_prefix}.{secrets.token_hex(11)}"
@@ -134,14 +134,14 @@ class BulkConnection(asyncio.BufferedProtocol):
         try:
             self._publish(subject, payload, reply=f"{self._inbox}.r.{token}", header=header)
             async with asyncio.timeout(limit):
-                heard = await answer
+                item = await answer
         except TimeoutError:
             raise ReplyTimeout(f"no answer on {subject} within {limit} s") from None
         finally:
             del self._answers[token], self._asked[token]
-        if heard.header and Status.read(heard.header, "").code == NO_RESPONDERS:
+        if item.header and Status.read(item.header, "").code == NO_RESPONDERS:
             raise NoResponders(f"no responders on {subject}")
-        return heard
+        return item
 
     async def request_many(
         self, subject: str, payload: bytes, seconds: float | None = None
@@ -150,15 +150,15 @@ class BulkConnection(asyncio.BufferedProtocol):
         if self._deaf:
             raise NotPermitted(self._deaf)
         token = f"{next(self._numbers)}"
-        heard: deque[ServerItem] = deque()
-        self._rows[token] = heard
+        item: deque[ServerItem] = deque()
+        self._rows[token] = item
         limit = self._dialling.answer_seconds if seconds is None else seconds
         try:
             self._publish(subject, payload, reply=f"{self._inbox}.r.{token}")
             while True:
-                if not heard:
+                if not item:
                     await self._wait_for_row(token, subject, limit)
-                yield heard.popleft()
+                yield item.popleft()
         finally:
             del self._rows[token]
 
@@ -250,8 +250,8 @@ class BulkConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self._intake.filled(nbytes)
         try:
-            while (heard := self._intake.next()) is not None:
-                self._hear(heard)
+            while (item := self._intake.next()) is not None:
+                self._handle_item(item)
         except WireError as error:
             self._fail(str(error))
         if self._feed is not None:
@@ -267,7 +267,7 @@ class BulkConnection(asyncio.BufferedProtocol):
         lost = ConnectionLost(reason)
         for answer in self._answers.values():
             _fail_future(answer, lost)
-        _fail_future(self._told, lost)
+        _fail_future(self._info_received, lost)
         _fail_future(self._accepted, lost)
         if self._feed is not None:
             self._feed.put(Broken(reason))
@@ -277,34 +277,34 @@ class BulkConnection(asyncio.BufferedProtocol):
 
     # -- received messages and control lines
 
-    def _hear(self, heard: ServerItem) -> None:
-        kind = heard.kind
+    def _handle_item(self, item: ServerItem) -> None:
+        kind = item.kind
         if kind == wire_reader.MESSAGE:
-            self._hear_message(heard)
+            self._handle_message(item)
         elif kind == wire_reader.PING:
             self._write(PONG)
         elif kind == wire_reader.PONG:
             if not self._accepted.done():
                 self._accepted.set_result(None)
         elif kind == wire_reader.INFO:
-            self._hear_info(heard.payload)
+            self._handle_info(item.payload)
         elif kind == wire_reader.ERROR:
-            self._hear_error(heard.payload.decode("utf-8", "replace"))
+            self._handle_error(item.payload.decode("utf-8", "replace"))
         elif kind != wire_reader.OK:
-            self._hear_mark(kind)
+            self._handle_mark(kind)
 
-    def _hear_message(self, heard: ServerItem) -> None:
-        if heard.sid == ANSWERS_SID:
-            token = heard.subject.rpartition(".")[2]
+    def _handle_message(self, item: ServerItem) -> None:
+        if item.sid == ANSWERS_SID:
+            token = item.subject.rpartition(".")[2]
             if token in self._rows:
-                self._rows[token].append(heard)
+                self._rows[token].append(item)
             waiting = self._answers.get(token)
             if waiting is not None and not waiting.done():
-                waiting.set_result(heard)
-        elif heard.sid == self._followed and self._feed is not None:
-            self._feed.put(Status.read(heard.header, heard.reply))
+                waiting.set_result(item)
+        elif item.sid == self._followed and self._feed is not None:
+            self._feed.put(Status.read(item.header, item.reply))
 
-    def _hear_mark(self, kind: int) -> None:
+    def _handle_mark(self, kind: int) -> None:
         if self._feed is None:
             self._intake.take()
         elif kind == wire_reader.FULL:
@@ -319,25 +319,25 @@ class BulkConnection(asyncio.BufferedProtocol):
         else:
             self._feed.put(Broken("a delivery came without its position"))
 
-    def _hear_info(self, payload: bytes) -> None:
+    def _handle_info(self, payload: bytes) -> None:
         try:
             info = json.loads(payload)
         except ValueError:
             raise WireError("INFO is not JSON") from None
         self.info = info
-        if not self._told.done():
-            self._told.set_result(info)
+        if not self._info_received.done():
+            self._info_received.set_result(info)
 
-    def _hear_error(self, text: str) -> None:
+    def _handle_error(self, text: str) -> None:
         if found := _VIOLATION.search(text):
-            self._hear_violation(text, *found.groups())
+            self._handle_violation(text, *found.groups())
             return
         self._error = text
         denied = "authorization" in text.lower() or "authentication" in text.lower()
         kind = AccessDenied if denied else ConnectFailed
         _fail_future(self._accepted, kind(f"the server said: {text}"))
 
-    def _hear_violation(self, text: str, act: str, subject: str) -> None:
+    def _handle_violation(self, text: str, act: str, subject: str) -> None:
         """Fail the requests that the violation concerns. The connection stays open.
 
         Without the subscription to replies no request can succeed, so all of them fail.
@@ -376,7 +376,7 @@ class BulkConnection(asyncio.BufferedProtocol):
 
     async def introduce(self, address: Address) -> None:
         """Wait for INFO, start TLS if either side requires it, send CONNECT and wait for PONG."""
-        info = await asyncio.shield(self._told)
+        info = await asyncio.shield(self._info_received)
         secured = self._dialling.tls_first
         if not secured and (address.tls or info.get("tls_required") or self._dialling.tls):
             await self._secure(address)

@@ -108,14 +108,14 @@ class PublishLink(BulkConnection):
         super().connection_lost(exc)
         self._owner.moved()
 
-    def _hear_message(self, heard: ServerItem) -> None:
-        if heard.sid == self._answers_sid:
-            self._owner.handle_reply(heard)
+    def _handle_message(self, reply: ServerItem) -> None:
+        if reply.sid == self._answers_sid:
+            self._owner.handle_reply(reply)
         else:
-            super()._hear_message(heard)
+            super()._handle_message(reply)
 
-    def _hear_violation(self, text: str, act: str, subject: str) -> None:
-        super()._hear_violation(text, act, subject)
+    def _handle_violation(self, text: str, act: str, subject: str) -> None:
+        super()._handle_violation(text, act, subject)
         self._owner.deny(text)
 
 
@@ -173,8 +173,8 @@ class Publisher:
     @property
     def payload_bytes_max(self) -> int:
         """Server limit for headers and payload together, in bytes."""
-        told = self._link.info.get("max_payload") if self._link is not None else None
-        return int(told) if told else DEFAULT_PAYLOAD_BYTES_MAX
+        max_payload = self._link.info.get("max_payload") if self._link is not None else None
+        return int(max_payload) if max_payload else DEFAULT_PAYLOAD_BYTES_MAX
 
     async def open(self) -> None:
         await self._ready_link()
@@ -228,12 +228,12 @@ class Publisher:
     def deny(self, text: str) -> None:
         self._denied = text
 
-    def handle_reply(self, heard: ServerItem) -> None:
+    def handle_reply(self, reply: ServerItem) -> None:
         """Handle a reply that is not a plain ack: schedule a retry or record a refusal."""
-        number = int(heard.subject.rpartition(".")[2])
+        number = int(reply.subject.rpartition(".")[2])
         if not self._window.is_waiting(number):
             return
-        refusal = refusal_of(number, heard)
+        refusal = refusal_of(number, reply)
         passes = refusal.code == NO_RESPONDERS or refusal.err_code in PUBLISH_RETRIABLE
         tries = self._tries.pop(number, 0) + 1
         if not passes or tries >= TRIES_MAX:
@@ -342,20 +342,20 @@ class Publisher:
                 self._link.write(data)
 
 
-def refusal_of(number: int, heard: ServerItem) -> PublishRefusal:
+def refusal_of(number: int, reply: ServerItem) -> PublishRefusal:
     """Return the refusal that a reply other than a plain ack stands for."""
-    status = Status.read(heard.header, "") if heard.header else None
+    status = Status.read(reply.header, "") if reply.header else None
     if status is not None and status.code == NO_RESPONDERS:
         return PublishRefusal(number, "no stream takes this subject", NO_RESPONDERS)
     try:
-        said: dict[str, Any] = json.loads(heard.payload)
+        answer: dict[str, Any] = json.loads(reply.payload)
     except ValueError:
         return PublishRefusal(number, "the answer is not that of a stream")
-    if error := said.get("error"):
+    if error := answer.get("error"):
         return PublishRefusal(
             number, error.get("description", ""), error.get("code", 0), error.get("err_code", 0)
         )
-    return PublishRefusal(number, f"the subject belongs to stream {said.get('stream')}")
+    return PublishRefusal(number, f"the subject belongs to stream {answer.get('stream')}")
 
 
 def _now() -> float:

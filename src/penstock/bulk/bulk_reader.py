@@ -93,10 +93,10 @@ class BulkReader:
         async with self._linked() as link:
             for start in range(0, len(questions), SINGLE_WINDOW):
                 asked = questions[start : start + SINGLE_WINDOW]
-                heard = await asyncio.gather(
+                replies = await asyncio.gather(
                     *(link.request(subject, json.dumps(one).encode()) for one in asked)
                 )
-                rows += [stored_row(one.payload) for one in heard]
+                rows += [stored_row(one.payload) for one in replies]
         return rows
 
     async def stream_state(self, stream: str) -> StreamSummary:
@@ -179,8 +179,8 @@ class BulkReader:
         """Publish one message to a stream; return its sequence. For single messages, not for
         bulk."""
         async with self._linked() as link:
-            heard = await link.request(subject, payload, header=header)
-        return int(accepted(heard.payload)["seq"])
+            replies = await link.request(subject, payload, header=header)
+        return int(accepted(replies.payload)["seq"])
 
     async def newest(
         self, stream: str, *, filters: Sequence[str] = (">",), headers_only: bool = False

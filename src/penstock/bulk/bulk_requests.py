@@ -147,8 +147,8 @@ class JetStreamApi(ApiClient):
         seconds: float | None = None,
         header: bytes = b"",
     ) -> Document:
-        heard = await link.request(request.subject, request.payload, seconds, header=header)
-        return accepted(heard.payload)
+        reply = await link.request(request.subject, request.payload, seconds, header=header)
+        return accepted(reply.payload)
 
 
 def accepted(raw: bytes) -> Document:

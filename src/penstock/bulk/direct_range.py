@@ -89,11 +89,11 @@ class DirectReading:
         subject = f"{self.prefix}.DIRECT.GET.{self.stream}"
         answers = self.link.request_many(subject, json.dumps(body).encode())
         async with aclosing(answers):
-            async for heard in answers:
-                if _PLACE not in heard.header:
-                    _check_end(Status.read(heard.header, ""))
+            async for message in answers:
+                if _PLACE not in message.header:
+                    _check_end(Status.read(message.header, ""))
                     break
-                rows.append(row_of(heard))
+                rows.append(row_of(message))
         return rows, rows[-1].seq + 1 if rows else None
 
     async def _singles(self, start: int, stop: int) -> tuple[list[DirectRow], int | None]:
@@ -139,18 +139,18 @@ def _check_end(status: Status) -> None:
         raise Refused(status.text or "direct get was refused", code=status.code)
 
 
-def row_of(heard: ServerItem) -> DirectRow:
+def row_of(message: ServerItem) -> DirectRow:
     """Return the record in a direct-get reply; its position follows the headers it was stored
     with."""
-    at = heard.header.rindex(_PLACE)
-    place = dict(line.split(b": ", 1) for line in heard.header[at + 2 : -4].split(_CRLF))
-    own = heard.header[:at]
+    at = message.header.rindex(_PLACE)
+    place = dict(line.split(b": ", 1) for line in message.header[at + 2 : -4].split(_CRLF))
+    own = message.header[:at]
     return DirectRow(
         seq=int(place[b"Nats-Sequence"]),
         time_ns=parse_time(place[b"Nats-Time-Stamp"].decode()),
         subject=place[b"Nats-Subject"],
         header=own + _CRLF + _CRLF if _CRLF in own else b"",
-        payload=heard.payload,
+        payload=message.payload,
     )
 
 

@@ -145,7 +145,7 @@ class OrderedConsumer:
             if not self._is_caught_up and self._initial == 0:
                 return self._caught_up()
             item = await self._next_item()
-            event = Quiet() if item is None else self._judge(item)
+            event = Quiet() if item is None else self._event_of(item)
             if self._is_in_doubt:
                 self._is_in_doubt = False
                 event = self._caught_up() if await self._has_nothing_pending() else event
@@ -182,13 +182,13 @@ class OrderedConsumer:
             self._is_quiet = True
             return None
 
-    def _judge(self, item: Item) -> Event | None:
+    def _event_of(self, item: Item) -> Event | None:
         if isinstance(item, Batch):
             self._handed += item.count
             self.position = item.last
             return item
         if isinstance(item, Status):
-            return self._judge_status(item)
+            return self._event_of_status(item)
         if isinstance(item, CaughtUpMark):
             return None if self._is_caught_up else self._caught_up()
         if isinstance(item, PastEndMark):
@@ -198,7 +198,7 @@ class OrderedConsumer:
         self._break(item.reason)
         return None
 
-    def _judge_status(self, status: Status) -> Event | None:
+    def _event_of_status(self, status: Status) -> Event | None:
         if status.code != IDLE_CODE:
             self._break(f"the server said: {status.code} {status.text}")
             return None
@@ -207,9 +207,9 @@ class OrderedConsumer:
             self._answer(stalled)
         if status.reply:
             return None
-        return self._judge_heartbeat(status, is_stalled=bool(stalled))
+        return self._event_of_heartbeat(status, is_stalled=bool(stalled))
 
-    def _judge_heartbeat(self, status: Status, *, is_stalled: bool) -> Event | None:
+    def _event_of_heartbeat(self, status: Status, *, is_stalled: bool) -> Event | None:
         delivered, seq = status.number(b"Nats-Last-Consumer"), status.number(b"Nats-Last-Stream")
         if delivered > self._handed:
             self._break(f"delivery {delivered} never came, {self._handed} was the last")

@@ -129,15 +129,15 @@ class PulledRange(OrderedConsumer):
         self._request()
         return event
 
-    def _judge_status(self, status: Status) -> Event | None:
+    def _event_of_status(self, status: Status) -> Event | None:
         text = status.text.lower()
         if status.code == IDLE_CODE:
-            return super()._judge_status(status)
+            return super()._event_of_status(status)
         if status.code == NO_MESSAGES:
             return self._caught_up()
         is_end = status.code == CONFLICT and text.startswith(REQUEST_ENDS)
         if self._window is None or not (is_end or status.code == REQUEST_TIMEOUT):
-            return super()._judge_status(status)
+            return super()._event_of_status(status)
         self._is_oversized = "size exceeds" in text and self._window.in_flight > 0
         self._window.returned(max(0, status.number(PENDING)))
         self._request()

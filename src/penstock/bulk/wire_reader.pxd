@@ -84,7 +84,7 @@ cdef class WireReader:
     cdef void know_names(self, const Span* reply) noexcept nogil
     cdef bint read_known_position(self, const Span* reply, int64_t* position) noexcept nogil
     cdef bint gather(self, const int64_t* position) noexcept nogil
-    cdef object heard_line(self)
+    cdef object control_item(self)
 
 
 cdef long long number_in(const char* data, size_t size) noexcept nogil

@@ -160,12 +160,12 @@ cdef class WireReader:
         if step == NO_MEMORY:
             raise MemoryError
         if step == STEP_LINE:
-            return self.heard_line()
+            return self.control_item()
         if step == STEP_MESSAGE:
-            return heard_message(&self.delivery, MESSAGE)
+            return message_item(&self.delivery, MESSAGE)
         if step in (STEP_GAP, STEP_UNKNOWN):
             self.sid = 0
-            return heard_message(&self.delivery, step)
+            return message_item(&self.delivery, step)
         return mark(step)
 
     def take(self):
@@ -346,21 +346,21 @@ cdef class WireReader:
         self.count += 1
         return True
 
-    cdef object heard_line(self):
+    cdef object control_item(self):
         """Consume a control line and return it as `ServerItem`."""
         cdef const char* line = self.room + self.start
-        cdef bytes said = line[: self.wanted].rstrip(b"\r\n")
+        cdef bytes line_text = line[: self.wanted].rstrip(b"\r\n")
         self.start += self.wanted
         self.wanted = 0
-        verb = said.partition(b" ")[0].upper()
+        verb = line_text.partition(b" ")[0].upper()
         if verb == b"PING":
             return mark(PING)
         if verb == b"PONG":
             return mark(PONG)
         if verb == b"INFO":
-            return server_item(INFO, said[len(b"INFO "):])
+            return server_item(INFO, line_text[len(b"INFO "):])
         if verb == b"-ERR":
-            return server_item(ERROR, said[len(b"-ERR "):].strip(b"'"))
+            return server_item(ERROR, line_text[len(b"-ERR "):].strip(b"'"))
         if verb == b"+OK":
             return mark(OK)
         raise WireError("the server sent a line that is no message")
@@ -371,21 +371,21 @@ cdef object mark(int kind):
 
 
 cdef object server_item(int kind, bytes payload):
-    cdef ServerItem heard = ServerItem.__new__(ServerItem)
-    heard.kind = kind
-    heard.subject = heard.reply = ""
-    heard.header = b""
-    heard.payload = payload
-    return heard
+    cdef ServerItem item = ServerItem.__new__(ServerItem)
+    item.kind = kind
+    item.subject = item.reply = ""
+    item.header = b""
+    item.payload = payload
+    return item
 
 
-cdef object heard_message(const Delivery* delivery, int kind):
-    cdef ServerItem heard = server_item(kind, delivery.payload.data[: delivery.payload.size])
-    heard.sid = delivery.sid
-    heard.subject = delivery.subject.data[: delivery.subject.size].decode("utf-8", "replace")
-    heard.reply = delivery.reply.data[: delivery.reply.size].decode("utf-8", "replace")
-    heard.header = delivery.header.data[: delivery.header.size]
-    return heard
+cdef object message_item(const Delivery* delivery, int kind):
+    cdef ServerItem item = server_item(kind, delivery.payload.data[: delivery.payload.size])
+    item.sid = delivery.sid
+    item.subject = delivery.subject.data[: delivery.subject.size].decode("utf-8", "replace")
+    item.reply = delivery.reply.data[: delivery.reply.size].decode("utf-8", "replace")
+    item.header = delivery.header.data[: delivery.header.size]
+    return item
 
 
 cdef int split(const char* line, size_t size, Span* fields) noexcept nogil:

@@ -51,7 +51,7 @@ async def hold(online: Online, screen: Screen, options: Namespace, *, streams: b
     async with _connected(screen, options, lasting=streams) as session:
         if not streams:
             await online(session, options)
-            session.watch.raise_if_heard()
+            session.watch.raise_if_failed()
             return
         task = asyncio.ensure_future(online(session, options))
         with _stopped_by_signals(task):

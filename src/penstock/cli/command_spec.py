@@ -137,7 +137,7 @@ def connection_arguments(*, of_a_context: bool = False) -> tuple[Argument, ...]:
             action="store_const",
             const="yes",
             default="",
-            help="start with TLS, before the server has said a word",
+            help="start with TLS, before the server sends INFO",
         ),
         text("--domain", metavar="NAME", help="JetStream domain"),
         text("--inbox-prefix", metavar="SUBJECT", help="where answers go, instead of _INBOX"),
@@ -187,7 +187,7 @@ def noun_help(noun: Noun) -> str:
             "",
             *lines,
             "",
-            f"`penstock {noun.name} ACTION --help` tells more of each.",
+            f"`penstock {noun.name} ACTION --help` describes one action.",
         )
     )
 

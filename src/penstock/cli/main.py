@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 HELP: Final = f"""\
-penstock {VERSION}: a NATS server for Python (speaks NATS {REFERENCE_VERSION})
+penstock {VERSION}: a NATS server for Python (protocol of NATS {REFERENCE_VERSION})
 
 Usage: penstock COMMAND [ARGUMENTS]
 
@@ -39,7 +39,7 @@ Any NATS server:
 
     version   print the version
 
-`penstock COMMAND --help` tells more of each.
+`penstock COMMAND --help` describes one command.
 """
 
 

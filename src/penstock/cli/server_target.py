@@ -165,7 +165,7 @@ class ConnectionWatch:
     async def back(self) -> None:
         self._remark("Connected again")
 
-    def raise_if_heard(self) -> None:
+    def raise_if_failed(self) -> None:
         """Raise the last error; a server reports a refused publish later, without a reply."""
         if self.last is not None:
             raise Failure(describe_error(self.last) or repr(self.last))

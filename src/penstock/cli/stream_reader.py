@@ -155,13 +155,13 @@ class StreamReader:
         while self._follow or self.pending:
             message = await self._next()
             if message is None:
-                await self._make_anew()
+                await self._make_again()
                 continue
             delivery = ReadMessage.of(message.reply)
             if delivery.consumer != self._consumer:
                 continue
             if delivery.consumer_seq != self._expected:
-                await self._make_anew()
+                await self._make_again()
                 continue
             self._expected += 1
             self._wanted -= 1
@@ -174,7 +174,7 @@ class StreamReader:
             )
             yield stored(message, delivery)
 
-    async def _make_anew(self) -> None:
+    async def _make_again(self) -> None:
         """Continue with a new consumer; a refusal, such as a missing stream, ends the reading."""
         await self._drop()
         attempt = 1

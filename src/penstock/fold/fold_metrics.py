@@ -157,8 +157,8 @@ class _Gauges:
         )
 
 
-def _gauge(name: str, told: str, *labels: str) -> GaugeMetricFamily:
-    return GaugeMetricFamily(f"penstock_fold_{name}", told, labels=["fold", *labels])
+def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"penstock_fold_{name}", text, labels=["fold", *labels])
 
 
 class _Meter(Observer):

@@ -120,8 +120,8 @@ class NatsReader(NatsLister):
         stored = await self._newest(key)
         if stored is None:
             return 0
-        is_gone = operation(stored.header)[0] is not Op.PUT
-        if is_gone or (self._empty_is_delete and not stored.payload):
+        is_deleted = operation(stored.header)[0] is not Op.PUT
+        if is_deleted or (self._empty_is_delete and not stored.payload):
             return stored.seq
         return None
 

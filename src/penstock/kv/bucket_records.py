@@ -80,9 +80,9 @@ def last_write(revision: int, header: bytes) -> LastWrite:
 
 def operation(header: bytes) -> tuple[Op, str | None]:
     """Return the operation of a record, and the reason if the server removed the value."""
-    said = _OPERATIONS.get(headers.get(header, OPERATION) or b"")
-    if said is not None:
-        return said, None
+    found = _OPERATIONS.get(headers.get(header, OPERATION) or b"")
+    if found is not None:
+        return found, None
     reason = headers.get(header, MARKER_REASON) or b""
     if reason in _REASONS:
         return _REASONS[reason], reason.decode()

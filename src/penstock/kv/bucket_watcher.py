@@ -155,7 +155,7 @@ class Watch:
         self._look_due = 0.0
         self._is_guarded = self._is_whole = scope == Scope.all()
         """Whether a sequence gap may hide a record in scope, and has to be checked."""
-        self._tells_losses = False
+        self._counts_losses = False
         self._skipped = len(prefix_of(bucket))
         self._empty_is_delete = empty_is_delete
         self._bookmark_seconds = bookmark_seconds
@@ -250,7 +250,7 @@ class Watch:
 
     def _note(self, info: LogInfo) -> None:
         self._is_guarded = self._is_whole or info.evicts_current
-        self._tells_losses = info.loss_floor is not None
+        self._counts_losses = info.loss_floor is not None
 
     def _is_look_due(self) -> bool:
         """Return whether the loss counters are due for a check: once per heartbeat, if any."""
@@ -341,7 +341,7 @@ class Watch:
     async def _guard_idle(self, revision: int) -> None:
         """Check the log if a watch of all keys advances without a record: it skipped some."""
         frontier = self._frontier
-        if self._is_whole and self._tells_losses and frontier is not None and revision > frontier:
+        if self._is_whole and self._counts_losses and frontier is not None and revision > frontier:
             await self._look_into(frontier)
 
     async def _look_into(self, behind: int) -> None:

@@ -238,10 +238,10 @@ def _guarded_client(config: NatsConfig) -> Client:
 
 async def _open(client: Client, config: NatsConfig, lost: Any, back: Any) -> None:
     """Connect, or fail at once if no server accepts the client; reconnect forever after that."""
-    heard: list[Exception] = []
+    errors: list[Exception] = []
 
-    async def hear(error: Exception) -> None:
-        heard.append(error)
+    async def on_error(error: Exception) -> None:
+        errors.append(error)
 
     try:
         await client.connect(
@@ -251,7 +251,7 @@ async def _open(client: Client, config: NatsConfig, lost: Any, back: Any) -> Non
             max_reconnect_attempts=1,
             reconnect_time_wait=0,
             connect_timeout=CONNECT_SECONDS,
-            error_cb=hear,
+            error_cb=on_error,
             disconnected_cb=lost,
             reconnected_cb=back,
             tls=config.tls,
@@ -260,7 +260,7 @@ async def _open(client: Client, config: NatsConfig, lost: Any, back: Any) -> Non
             **_login(client, config.credentials),
         )
     except Exception as error:
-        reason = heard[-1] if heard else error
+        reason = errors[-1] if errors else error
         where = ", ".join(map(str, config.addresses))
         raise ConnectionFailed(f"cannot connect to {where}: {reason}") from error
     client.options.update(

@@ -292,7 +292,7 @@ cdef inline size_t match_length(const uint8_t* src, size_t old, size_t at, size_
 cdef uint8_t* squeeze(const uint8_t* src, size_t n, uint8_t* out) noexcept nogil:
     """Encode greedily: take the first match, and skip faster the longer there is none."""
     cdef uint16_t table[TABLE_SIZE]
-    cdef size_t at = 1, told = 0, old, slot, length, strides = EFFORT
+    cdef size_t at = 1, copied = 0, old, slot, length, strides = EFFORT
     if n < SHORT_BYTES:
         return put_literal(out, src, n)
     memset(table, 0, sizeof(table))
@@ -305,12 +305,12 @@ cdef uint8_t* squeeze(const uint8_t* src, size_t n, uint8_t* out) noexcept nogil
             strides += 1
             continue
         length = match_length(src, old, at, n)
-        out = put_literal(out, src + told, at - told)
+        out = put_literal(out, src + copied, at - copied)
         out = put_copy(out, at - old, length)
         at += length
-        told = at
+        copied = at
         strides = EFFORT
-    return put_literal(out, src + told, n - told)
+    return put_literal(out, src + copied, n - copied)
 
 
 def encode_block(const uint8_t[::1] data not None):

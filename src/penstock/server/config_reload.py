@@ -36,16 +36,16 @@ def take_over(service: ServerState, fresh: Options) -> list[str]:
     """
     changes = reloadable_changes(service.options, fresh)
     service.configure(fresh)
-    judge(service, service.sessions.values())
+    recheck_sessions(service, service.sessions.values())
     for change in changes:
         log.info("%s", change)
     log.info("Reloaded server configuration (%s)", fresh.config_digest)
     return changes
 
 
-def judge(service: ServerState, sessions: Iterable[ClientSession]) -> None:
+def recheck_sessions(service: ServerState, sessions: Iterable[ClientSession]) -> None:
     """Re-check clients against changed users and accounts; of many, most are re-checked later."""
-    service.judged.add(sessions)
+    service.session_recheck.add(sessions)
 
 
 class SessionRecheck:
@@ -72,7 +72,7 @@ class SessionRecheck:
         until_ns = time.monotonic_ns() + SLICE_NS
         try:
             while self._waiting:
-                self._judge(self._waiting.pop(next(iter(self._waiting))))
+                self._recheck(self._waiting.pop(next(iter(self._waiting))))
                 if time.monotonic_ns() >= until_ns:
                     break
         finally:
@@ -84,15 +84,15 @@ class SessionRecheck:
             _close_surplus(self._service)
         self._service.io_loop.flush_and_close()
 
-    def _judge(self, session: ClientSession) -> None:
+    def _recheck(self, session: ClientSession) -> None:
         if session.link.close_reason is None:
             session.link.set_traced(self._service.options.trace)
             session.apply_limits()
             session.apply_imports()
-            _judge_again(session)
+            _reauthenticate(session)
 
 
-def _judge_again(session: ClientSession) -> None:
+def _reauthenticate(session: ClientSession) -> None:
     """Authenticate a client again and apply the decision."""
     service = session.service
     authenticator = service.authenticator(session.kind)

@@ -100,7 +100,7 @@ class ServerState:
         self.operator_mode = OperatorMode(self)
         self.violations = ViolationLog(loop.call_later)
         self.sessions: dict[int, ClientSession] = {}
-        self.judged = SessionRecheck(self)
+        self.session_recheck = SessionRecheck(self)
         self.closed: collections.deque[ClientRecord] = collections.deque(
             maxlen=options.max_closed_clients
         )
@@ -215,7 +215,7 @@ class ServerState:
         traffic.out_bytes += record.out_bytes
         traffic.slow_consumers += reason.startswith("Slow Consumer")
         if self.system is not None:
-            self.system.client_gone(record, counted=session.announced)
+            self.system.client_closed(record, counted=session.announced)
 
     # -- login
 

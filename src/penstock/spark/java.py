@@ -80,15 +80,15 @@ def java_home(environment: Mapping[str, str] = os.environ) -> Path:
 def look_at(home: Path) -> JavaHome | None:
     """Return the runtime in this directory; None if it is not a Java home."""
     try:
-        told = dict(_RELEASE_FIELD.findall((home / "release").read_text()))
+        release = dict(_RELEASE_FIELD.findall((home / "release").read_text()))
     except OSError:
         return None
     if not os.access(home / "bin" / "java", os.X_OK):
         return None
-    major = re.match(r"\d+", told.get("JAVA_VERSION", ""))
+    major = re.match(r"\d+", release.get("JAVA_VERSION", ""))
     if major is None:
         return None
-    modules = told.get("MODULES", "").split()
+    modules = release.get("MODULES", "").split()
     # A runtime that does not list its modules is a complete JDK.
     return JavaHome(home, int(major[0]), not modules or VECTOR_MODULE in modules)
 

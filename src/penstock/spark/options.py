@@ -220,7 +220,7 @@ def _unknown(name: str, known: Mapping[str, FieldInfo]) -> str:
     return f"unknown option {name}{hint}"
 
 
-def _wrong(told: str) -> str:
+def _wrong(text: str) -> str:
     """Convert a msgspec message, which names types, bounds and the field, never the value."""
-    what, _, place = told.partition(" - at `$.")
-    return f"option {place.rstrip('`')}: {what[:1].lower()}{what[1:]}" if place else told
+    what, _, place = text.partition(" - at `$.")
+    return f"option {place.rstrip('`')}: {what[:1].lower()}{what[1:]}" if place else text

@@ -180,8 +180,8 @@ def _label(text: str) -> str:
 
 
 def _seconds(latest: str | None, stream: str) -> float | None:
-    told = json.loads(latest or "{}").get("lag", {}).get(stream, {}).get("seconds")
-    return float(told) if isinstance(told, int | float) else None
+    seconds = json.loads(latest or "{}").get("lag", {}).get(stream, {}).get("seconds")
+    return float(seconds) if isinstance(seconds, int | float) else None
 
 
 def _offset(text: str | None) -> Offset | None:

@@ -70,7 +70,7 @@ def with_options(schema: StructType, options: Mapping[str, str]) -> StructType:
 
 def with_remembered(options: Mapping[str, str], schema: StructType) -> dict[str, str]:
     """Return the options of a read, merged over those stored in its table."""
-    told = schema.fields[0].metadata.get(KEY, "{}") if schema.fields else "{}"
+    recorded = schema.fields[0].metadata.get(KEY, "{}") if schema.fields else "{}"
     given = {name.lower() for name in options}
-    remembered = {k: v for k, v in json.loads(told).items() if k.lower() not in given}
+    remembered = {k: v for k, v in json.loads(recorded).items() if k.lower() not in given}
     return {**remembered, **options}

@@ -98,7 +98,7 @@ class Refusal(enum.Enum):
 class Missing(enum.Enum):
     """Why a read found no message."""
 
-    GONE = "removed, never stored, or not stored yet"
+    ABSENT = "removed, never stored, or not stored yet"
     DAMAGED = "stored, but its bytes are no longer what was written"
 
 

@@ -384,12 +384,12 @@ class FileStore(IndexedStore):
         log = self._log
         oldest = log.oldest_seq()
         log.note_range(FLOOR, oldest, oldest, log.last_ts_ns)
-        gone = SequenceSet(log.deleted_ranges())
+        deleted = SequenceSet(log.deleted_ranges())
         if oldest < log.first_seq:
-            gone.insert_range(oldest, log.first_seq - 1)
+            deleted.insert_range(oldest, log.first_seq - 1)
         for first, last in self._damaged.ranges():
-            gone.remove_range(first, last)
-        for first, last in gone.ranges():
+            deleted.remove_range(first, last)
+        for first, last in deleted.ranges():
             log.note_range(REMOVE, first, last, log.last_ts_ns)
 
     def _overwritten(self, seq: int, block: int, place: int, length: int) -> None:

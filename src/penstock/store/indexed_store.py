@@ -104,11 +104,11 @@ class IndexedStore(LogReader):
         if self._limits.is_boundless:
             append_packed(self._log, packed, ts_ns)
             return NOTHING_REMOVED
-        gone = Removal()
+        removal = Removal()
         for subject, header, payload in unpacked(packed):
             self._log.append(subject, header, payload, ts_ns)
-            self._enforce(gone, subject, ts_ns)
-        return gone.removed()
+            self._enforce(removal, subject, ts_ns)
+        return removal.removed()
 
     def _note_deadline(self, seq: int, deadline_ns: int) -> None:
         if deadline_ns > 0:
@@ -134,27 +134,27 @@ class IndexedStore(LogReader):
                 return Refusal.MAX_BYTES
         return None
 
-    def _enforce(self, gone: Removal, subject: str, ts_ns: int) -> Removal:
+    def _enforce(self, removal: Removal, subject: str, ts_ns: int) -> Removal:
         limits, log = self._limits, self._log
         self._is_front_first = self._is_front_first and self._is_front_over()
         if self._is_front_first:
-            return gone  # `trim` is running and counts this message, too
+            return removal  # `trim` is running and counts this message, too
         if limits.per_subject_max > 0:
             state = log.subject_state(subject)
             room = SLICE_MSGS  # a subject exceeds its limit by more only while `trim` is running
             while state is not None and state[2] > limits.per_subject_max and room:
-                gone.one(*self._take(state[0], ts_ns))
+                removal.one(*self._take(state[0], ts_ns))
                 state = log.subject_state(subject)
                 room -= 1
         if self._surplus_from is None:  # else `trim` has not finished the per-subject limits
-            self._take_front(gone, ts_ns)
-        return gone
+            self._take_front(removal, ts_ns)
+        return removal
 
-    def _take_front(self, gone: Removal, ts_ns: int) -> None:
+    def _take_front(self, removal: Removal, ts_ns: int) -> None:
         limits = self._limits
         if self._is_front_over():
             taken = take_front(self._log, limits.msgs_max, limits.bytes_max, SLICE_MSGS, ts_ns)
-            gone.add(self._taken(taken))
+            removal.add(self._taken(taken))
 
     def _is_front_over(self) -> bool:
         limits, log = self._limits, self._log
@@ -169,11 +169,11 @@ class IndexedStore(LogReader):
         self._log.skip(last, ts_ns)
 
     def set_limits(self, limits: Limits) -> Removed:
-        gone = Removal()
+        removal = Removal()
         self.change_limits(limits)
         while self.is_over:
-            gone.add_removed(self.trim())
-        return gone.removed()
+            removal.add_removed(self.trim())
+        return removal.removed()
 
     def change_limits(self, limits: Limits) -> None:
         self._check_writable()
@@ -188,20 +188,20 @@ class IndexedStore(LogReader):
 
     def trim(self) -> Removed:
         self._check_writable()
-        log, gone = self._log, Removal()
+        log, removal = self._log, Removal()
         if self._is_front_first:
-            self._take_front(gone, log.last_ts_ns)
+            self._take_front(removal, log.last_ts_ns)
             self._is_front_first = self._is_front_over()
-        if self._surplus_from is not None and not gone.msgs:
+        if self._surplus_from is not None and not removal.msgs:
             kept, start, bound = self._limits.per_subject_max, self._surplus_from, log.last_seq + 1
             taken, start = slice_surplus(
                 log, kept, start, bound, SLICE_MSGS, SLICE_LOOKS, log.last_ts_ns
             )
             self._surplus_from = start if start <= log.last_seq else None
-            gone.add(self._taken(taken))
-        if self._surplus_from is None and not gone.msgs:
-            self._take_front(gone, log.last_ts_ns)
-        return gone.removed()
+            removal.add(self._taken(taken))
+        if self._surplus_from is None and not removal.msgs:
+            self._take_front(removal, log.last_ts_ns)
+        return removal.removed()
 
     @property
     def has_remains(self) -> bool:
@@ -316,12 +316,12 @@ class IndexedStore(LogReader):
     def purge(
         self, *, subject: str | None = None, before_seq: int | None = None, keep: int = 0
     ) -> Removed:
-        gone = Removal()
+        removal = Removal()
         step: PurgeStep | None = self.begin_purge(subject=subject, before_seq=before_seq, keep=keep)
         while step is not None:
             removed, step = self.purge_slice(step)
-            gone.add_removed(removed)
-        return gone.removed()
+            removal.add_removed(removed)
+        return removal.removed()
 
     def begin_purge(
         self, *, subject: str | None = None, before_seq: int | None = None, keep: int = 0
@@ -405,31 +405,31 @@ class IndexedStore(LogReader):
 
     def expire(self, now_ns: int, *, at_most: int = EXPIRE_BATCH) -> Removed:
         self._check_writable()
-        gone = Removal()
-        self._expire_old(now_ns, at_most, gone)
-        if gone.msgs < at_most:
+        removal = Removal()
+        self._expire_old(now_ns, at_most, removal)
+        if removal.msgs < at_most:
             # In order, as `due` lists them: a newer message removed first counts as a loss.
-            for seq in sorted(self._wheel.expire(now_ns, at_most=at_most - gone.msgs)):
+            for seq in sorted(self._wheel.expire(now_ns, at_most=at_most - removal.msgs)):
                 self._deadlines.pop(seq, None)
                 size = remove_one(self._log, seq, now_ns)
                 if size:
-                    gone.one(seq, size)
-        return gone.removed()
+                    removal.one(seq, size)
+        return removal.removed()
 
-    def _expire_old(self, now_ns: int, at_most: int, gone: Removal) -> None:
+    def _expire_old(self, now_ns: int, at_most: int, removal: Removal) -> None:
         age_ns = self._limits.age_ns_max
         if age_ns <= 0:
             return
         if not self._exempt:
             taken = take_older(self._log, self._age_from, now_ns - age_ns, at_most, now_ns)
-            gone.add(self._taken(taken))
+            removal.add(self._taken(taken))
             self._age_from = max(self._age_from, self._log.first_seq)
             return
         seq = self._first_aging()
-        while seq and gone.msgs < at_most and self._log.ts_of(seq) + age_ns <= now_ns:
+        while seq and removal.msgs < at_most and self._log.ts_of(seq) + age_ns <= now_ns:
             if seq in self._exempt:  # too many exempt messages; the next call continues
                 break
-            gone.one(*self._take(seq, now_ns))
+            removal.one(*self._take(seq, now_ns))
             self._age_from = seq + 1
             seq = self._first_aging()
 

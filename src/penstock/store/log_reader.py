@@ -44,14 +44,14 @@ class LogReader:
 
     def load(self, seq: int, *, unsynced: bool = False) -> MessageRecord | Missing | Cold:
         if seq > self._log.visible_max and not unsynced:
-            return Missing.GONE
+            return Missing.ABSENT
         try:
             found = self._log.load(seq)
         except DamagedRecord:
             self._note_damage(seq)
             return Missing.DAMAGED
         if found is None:
-            return Missing.DAMAGED if seq in self._damaged else Missing.GONE
+            return Missing.DAMAGED if seq in self._damaged else Missing.ABSENT
         return found
 
     def _note_damage(self, seq: int) -> None:
@@ -68,7 +68,7 @@ class LogReader:
         if at_or_before is not None:
             bound = min(bound, at_or_before)
         seq = self._log.last_match(subject, bound)
-        return self.load(seq, unsynced=unsynced) if seq else Missing.GONE
+        return self.load(seq, unsynced=unsynced) if seq else Missing.ABSENT
 
     def next_match(
         self, filters: tuple[str, ...], start: int, *, unsynced: bool = False
@@ -128,11 +128,11 @@ class LogReader:
 
     def state(self, *, deleted: bool = False) -> StoreState:
         log = self._log
-        gone = None
+        missing = None
         if deleted:
-            gone = SequenceSet()
+            missing = SequenceSet()
             for first, last in log.deleted_ranges():
-                gone.insert_range(first, last)
+                missing.insert_range(first, last)
         return StoreState(
             msgs=log.msgs,
             bytes=log.total_size,
@@ -142,7 +142,7 @@ class LogReader:
             last_ts_ns=log.last_ts_ns,
             num_subjects=len(log.subjects),
             num_deleted=log.last_seq - log.first_seq + 1 - log.msgs if log.msgs else 0,
-            deleted=gone,
+            deleted=missing,
             damaged=tuple(self._damaged.ranges()),
         )
 

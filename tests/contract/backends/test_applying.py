@@ -156,7 +156,7 @@ def test_clear_removes_everything(store: SnapshotStore) -> None:
 def test_sync_changes_nothing_readable(store: SnapshotStore) -> None:
     batch = [put(f"k.{n}", b"v" * 100, n) for n in range(MANY)]
     store.apply(batch, at(MANY))
-    store.settle()
+    store.finish_load()
     assert contents(store) == model(batch)
     assert store.cursor == at(MANY)
 

@@ -162,7 +162,7 @@ def test_bulk_load_updates_extensions_when_it_is_committed(store: SnapshotStore)
         with pytest.raises(Behind):
             ask()
     store.apply([put("bad", b"", BULK_UPDATES + 1)], at(BULK_UPDATES + 1))
-    store.settle()
+    store.finish_load()
     assert digest.value == naive_digest(store)
     assert len(keys(index, store, "eu")) == BULK_UPDATES
     assert [one.key for one in bad.listed(store)] == ["bad"]

@@ -42,9 +42,9 @@ class Setup:
         self.wire.send(f"PUB $JS.API.{api} in.api {len(text)}\r\n{text}\r\n")
         subject, answer = self.message()
         assert subject == "in.api"
-        told = json.loads(answer)
-        assert isinstance(told, dict)
-        return told
+        err_text = json.loads(answer)
+        assert isinstance(err_text, dict)
+        return err_text
 
     def create(self, **more: object) -> None:
         self.api("STREAM.DELETE.BAT", {})
@@ -65,11 +65,13 @@ class Setup:
         answers, events = [], []
         for _ in range(num):
             subject, body = self.message()
-            told = json.loads(body)
+            err_text = json.loads(body)
             if subject == "traces":
-                events += [{k: v for k, v in e.items() if k != "ts"} for e in told["events"][1:]]
+                events += [
+                    {k: v for k, v in e.items() if k != "ts"} for e in err_text["events"][1:]
+                ]
             else:
-                answers.append(told)
+                answers.append(err_text)
         return answers, events
 
     @property
@@ -302,10 +304,10 @@ def test_message_over_max_payload_is_traced_if_its_header_arrived(
     if received in ("line", "half"):
         assert setup.wire.line() == "PONG"
         return
-    subject, told = setup.message()
+    subject, err_text = setup.message()
     assert subject == "traces"
-    assert json.loads(told)["request"]["msgsize"] == size
-    (event,) = json.loads(told)["events"]
+    assert json.loads(err_text)["request"]["msgsize"] == size
+    (event,) = json.loads(err_text)["events"]
     assert event["type"] == "in"
     assert event["name"] == "large"
     assert event["subj"] == "x"

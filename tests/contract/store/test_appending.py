@@ -76,7 +76,7 @@ def test_explicit_sequence_leaves_a_gap(store: Driven) -> None:
     state = store.state(deleted=True)
     assert (state.first_seq, state.last_seq, state.msgs, state.num_deleted) == (1, 7, 4, 3)
     assert state.deleted == SequenceSet([(3, 5)])
-    assert store.load(4) is Missing.GONE
+    assert store.load(4) is Missing.ABSENT
 
 
 def test_first_message_of_an_empty_store_may_have_any_sequence(store: Driven) -> None:
@@ -110,7 +110,7 @@ def test_skipped_sequences_never_hold_a_message(store: Driven) -> None:
     assert (state.msgs, state.first_seq, state.last_seq, state.num_deleted) == (1, 1, 4, 3)
     assert state.deleted == SequenceSet([(2, 4)])
     assert state.last_ts_ns == 15
-    assert store.load(3) is Missing.GONE
+    assert store.load(3) is Missing.ABSENT
     assert store.remove(3) is None
     assert put(store, "a") == [5]
 

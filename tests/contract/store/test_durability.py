@@ -71,7 +71,7 @@ def test_power_cut_keeps_what_was_synced(synced_first: Driven) -> None:
     put(synced_first, "d")
     synced_first.place.cut_power()
     synced_first.store = synced_first.place.open(Limits(), 1)
-    assert synced_first.load(5) is Missing.GONE
+    assert synced_first.load(5) is Missing.ABSENT
     assert live(synced_first) == [1, 3, 4]
     assert synced_first.state(deleted=True) == before
 

@@ -24,7 +24,7 @@ def filled(store: Driven) -> Driven:
 
 @pytest.mark.parametrize("seq", [0, 3, 7, 2**63, 2**64 - 1])
 def test_missing_message_is_not_found(filled: Driven, seq: int) -> None:
-    assert filled.load(seq) is Missing.GONE
+    assert filled.load(seq) is Missing.ABSENT
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_last_by_filter_is_the_newest_match(filled: Driven, subject: str, seq: i
 
 @pytest.mark.parametrize("subject", ["c", "a", "a.1.x", "*", "c.>"])
 def test_last_without_a_match_is_none(filled: Driven, subject: str) -> None:
-    assert filled.load_last(subject) is Missing.GONE
+    assert filled.load_last(subject) is Missing.ABSENT
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_last_up_to_a_sequence_is_the_newest_before_it(
 
 @pytest.mark.parametrize(("subject", "bound"), [("b.1", 1), ("a.2", 3), (">", 0)])
 def test_last_before_the_first_is_none(filled: Driven, subject: str, bound: int) -> None:
-    assert filled.load_last(subject, at_or_before=bound) is Missing.GONE
+    assert filled.load_last(subject, at_or_before=bound) is Missing.ABSENT
 
 
 @pytest.mark.parametrize(

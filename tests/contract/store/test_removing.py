@@ -27,7 +27,7 @@ def test_a_removed_message_is_gone_once(six: Driven, call: str) -> None:
     size = six.size_of("a.0", b"", b"m")
     assert take(3) == Removed(1, size, ((3, 3),))
     assert take(3) is None
-    assert six.load(3) is Missing.GONE
+    assert six.load(3) is Missing.ABSENT
     state = six.state(deleted=True)
     assert (state.msgs, state.bytes, state.num_deleted) == (5, 5 * size, 1)
     assert state.deleted == SequenceSet([(3, 3)])
@@ -166,7 +166,7 @@ def test_truncated_sequences_are_given_out_again(six: Driven) -> None:
     assert (removed.msgs, covered(removed)) == (2, {5, 6})
     state = six.state()
     assert (state.last_seq, state.last_ts_ns, state.msgs) == (4, 40, 4)
-    assert six.load(5) is Missing.GONE
+    assert six.load(5) is Missing.ABSENT
     assert six.load_last("a.0").seq == 3
     six.append("b", b"", b"new", 45)
     assert six.load(5).payload == b"new"

@@ -24,9 +24,9 @@ def test_nothing_is_seen_before_it_is_durable(synced_first: Driven) -> None:
     synced_first.sync()
     put(synced_first, "a b")
     assert synced_first.visible_seq == 1
-    assert synced_first.load(2) is Missing.GONE
+    assert synced_first.load(2) is Missing.ABSENT
     assert synced_first.load_last("a").seq == 1
-    assert synced_first.load_last("b") is Missing.GONE
+    assert synced_first.load_last("b") is Missing.ABSENT
     assert synced_first.next_match((), 2) is None
     assert synced_first.next_match(("b",), 0) is None
     assert synced_first.num_pending(0, ()) == 1
@@ -69,7 +69,7 @@ def test_a_sequence_given_out_again_is_not_visible_before_its_own_sync(
     work.run()
     synced_first.synced(work)
     assert synced_first.visible_seq == 1
-    assert synced_first.load(2) is Missing.GONE
+    assert synced_first.load(2) is Missing.ABSENT
     synced_first.sync()
     assert synced_first.load(2).subject == "x"
 

@@ -81,7 +81,7 @@ def test_what_was_synced_survives_any_cut(seed: int) -> None:
         assert all(first > durable_seq for first, _ in store.recovery.damaged), image.description
         for seq, payload in found.items():
             assert seq > durable_seq or durable.get(seq) == payload, image.description
-        assert store.load(durable_seq + 10_000) is Missing.GONE
+        assert store.load(durable_seq + 10_000) is Missing.ABSENT
     assert tried > STATES // 2
 
 

@@ -33,7 +33,7 @@ def test_what_is_appended_is_seen_at_once_and_durable_with_the_sync() -> None:
     store = lazy(SimDisk())
     fill(store, 3)
     assert (store.visible_seq, store.durable_seq) == (3, 0)
-    assert store.load(3) is not Missing.GONE
+    assert store.load(3) is not Missing.ABSENT
     assert not store.sync_wanted
     sync(store)
     assert store.durable_seq == 3

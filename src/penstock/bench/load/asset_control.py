@@ -24,8 +24,8 @@ from penstock.bench.load.raw_client import (
     open_client,
 )
 
-SETTLE_TIMEOUT_S = 10.0
-SETTLE_POLL_S = 0.001
+STABLE_TIMEOUT_S = 10.0
+STABLE_POLL_S = 0.001
 
 Json = dict[str, Any]
 
@@ -37,7 +37,7 @@ class Control:
         self._client = client
         self._inbox = f"_INBOX.{secrets.token_hex(8)}"
         self._asked = 0
-        self._heard = b""
+        self._received = b""
         client.subscribe(f"{self._inbox}.*", 1, deadline_after(HANDSHAKE_TIMEOUT_S))
 
     def ask(self, subject: str, body: Json | None = None) -> Json:
@@ -80,7 +80,7 @@ class Control:
 
     def await_acks(self, stream: str, consumer: str, last_seq: int) -> None:
         """Wait until the consumer has processed every ack; raise BenchError on timeout."""
-        deadline = time.monotonic() + SETTLE_TIMEOUT_S
+        deadline = time.monotonic() + STABLE_TIMEOUT_S
         while True:
             info = self.ask(f"$JS.API.CONSUMER.INFO.{stream}.{consumer}")
             floor, waiting = info["ack_floor"]["stream_seq"], info["num_ack_pending"]
@@ -88,13 +88,13 @@ class Control:
                 return
             if time.monotonic() > deadline:
                 raise BenchError(f"acks were lost: floor {floor} of {last_seq}, {waiting} waiting")
-            time.sleep(SETTLE_POLL_S)
+            time.sleep(STABLE_POLL_S)
 
     def _answer(self, reply: bytes) -> bytes:
         while True:
-            line, found, rest = self._heard.partition(b"\r\n")
+            line, found, rest = self._received.partition(b"\r\n")
             if not found:
-                self._hear()
+                self._receive()
                 continue
             if not line.startswith((b"MSG", b"HMSG")):
                 self._take_control(line, rest)
@@ -102,26 +102,26 @@ class Control:
             fields = line.split()
             size = int(fields[-1])
             if len(rest) < size + 2:
-                self._hear()
+                self._receive()
                 continue
-            self._heard = rest[size + 2 :]
+            self._received = rest[size + 2 :]
             if fields[0] == b"HMSG":
                 raise BenchError("no JetStream there (no responders)")
             if fields[1] == reply:
                 return rest[:size]
 
     def _take_control(self, line: bytes, rest: bytes) -> None:
-        self._heard = rest
+        self._received = rest
         if line == b"PING":
             self._client.sock.sendall(b"PONG\r\n")
         elif line.startswith(b"-ERR"):
             raise BenchError(f"server said: {line.decode('utf-8', 'replace')}")
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         part = self._client.sock.recv(READ_BYTES)
         if not part:
             raise BenchError("connection closed in the midst of an API request")
-        self._heard += part
+        self._received += part
 
 
 @contextlib.contextmanager

@@ -42,7 +42,7 @@ cdef extern from *:
 cdef enum:
     WRITE_BYTES_MAX = 262144
     READ_BYTES_MAX = 262144
-    HEAR_BYTES_MAX = 4096
+    RECV_BYTES_MAX = 4096
     POLL_MS_MAX = 20  # maximum delay until a full tally or a deadline is noticed
 
 
@@ -185,8 +185,8 @@ cdef Outcome send_cycled(
 
 cdef Outcome read_input(int fd, ScanState* state) noexcept nogil:
     """Scan the available bytes without waiting for more."""
-    cdef char room[HEAR_BYTES_MAX]
-    cdef ssize_t got = recv(fd, room, HEAR_BYTES_MAX, MSG_DONTWAIT)
+    cdef char room[RECV_BYTES_MAX]
+    cdef ssize_t got = recv(fd, room, RECV_BYTES_MAX, MSG_DONTWAIT)
     if got < 0:
         return DONE if would_block() else LOST
     if got == 0:

@@ -42,7 +42,7 @@ cdef Outcome take_in(Intake* intake) noexcept nogil
 # Parses the next whole message; its spans are valid until the next take_in.
 cdef Found next_message(Intake* intake, Message* message) noexcept nogil
 cdef Outcome complain(Intake* intake, const char* text) noexcept nogil
-cdef Outcome complain_of(Intake* intake, const char* text, const Span* said) noexcept nogil
+cdef Outcome complain_of(Intake* intake, const char* text, const Span* error_text) noexcept nogil
 # Returns the status (NATS/1.0 503) of a message; 0 for normal headers or none.
 cdef int status_of(const Message* message) noexcept nogil
 # Returns the exception for a conversation that failed.

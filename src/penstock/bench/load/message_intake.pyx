@@ -19,7 +19,7 @@ cdef extern from "<sys/socket.h>" nogil:
 
 cdef enum:
     FIELDS_MAX = 6
-    SAID_BYTES_MAX = 160
+    ERROR_TEXT_BYTES_MAX = 160
     STATUS_AT = 9  # after "NATS/1.0 "
     STATUS_DIGITS = 3
 
@@ -58,15 +58,15 @@ cdef Found next_message(Intake* intake, Message* message) noexcept nogil:
 
 
 cdef bint read_control(Intake* intake, const char* line, Py_ssize_t size) noexcept nogil:
-    cdef Span said
+    cdef Span error_text
     if size >= 4 and line[0] == c"P" and line[1] == c"I":
         intake.pings_owed += 1
     elif size >= 4 and line[0] == c"P" and line[1] == c"O":
         intake.pongs += 1
     elif size == 0 or (line[0] != c"+" and line[0] != c"I"):
-        said.data = line
-        said.size = size
-        complain_of(intake, b"server said", &said)
+        error_text.data = line
+        error_text.size = size
+        complain_of(intake, b"server said", &error_text)
         return False
     return True
 
@@ -134,9 +134,9 @@ cdef Outcome complain(Intake* intake, const char* text) noexcept nogil:
     return REFUSED
 
 
-cdef Outcome complain_of(Intake* intake, const char* text, const Span* said) noexcept nogil:
-    cdef int size = <int> min(said.size, <Py_ssize_t> SAID_BYTES_MAX)
-    snprintf(intake.complaint, COMPLAINT_BYTES_MAX, "%s: %.*s", text, size, said.data)
+cdef Outcome complain_of(Intake* intake, const char* text, const Span* error_text) noexcept nogil:
+    cdef int size = <int> min(error_text.size, <Py_ssize_t> ERROR_TEXT_BYTES_MAX)
+    snprintf(intake.complaint, COMPLAINT_BYTES_MAX, "%s: %.*s", text, size, error_text.data)
     return REFUSED
 
 

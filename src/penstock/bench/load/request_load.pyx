@@ -67,7 +67,7 @@ def publish_acked(
     cdef Talk* talk = prepare(fd, frames, frame_bytes, token_at, window, samples, deadline_ns)
     talk.first_seq = first_seq
     talk.id_at = id_at
-    return hold(talk, judge_ack, "publisher")
+    return hold(talk, check_ack, "publisher")
 
 
 def get_values(
@@ -81,7 +81,7 @@ def get_values(
     """
     cdef Talk* talk = prepare(fd, frames, frame_bytes, token_at, window, samples, deadline_ns)
     talk.value_bytes = value_bytes
-    return hold(talk, judge_value, "reader")
+    return hold(talk, check_value, "reader")
 
 
 cdef Talk* prepare(
@@ -171,9 +171,9 @@ cdef Outcome read_replies(Talk* talk, ReplyCheck check) noexcept nogil:
     cdef Message message
     cdef Outcome outcome
     cdef Found found = next_message(&talk.intake, &message)
-    cdef long long heard_ns = now_ns()
+    cdef long long received_ns = now_ns()
     while found == MESSAGE:
-        outcome = handle_message(talk, check, &message, heard_ns)
+        outcome = handle_message(talk, check, &message, received_ns)
         if outcome != DONE:
             return outcome
         found = next_message(&talk.intake, &message)
@@ -188,7 +188,7 @@ cdef Outcome read_replies(Talk* talk, ReplyCheck check) noexcept nogil:
 
 
 cdef Outcome handle_message(
-    Talk* talk, ReplyCheck check, const Message* message, long long heard_ns
+    Talk* talk, ReplyCheck check, const Message* message, long long received_ns
 ) noexcept nogil:
     cdef Py_ssize_t at = message.subject.size - TOKEN_DIGITS
     cdef long long token = -1
@@ -204,12 +204,12 @@ cdef Outcome handle_message(
     outcome = check(talk, message, token)
     if outcome != DONE:
         return outcome
-    talk.samples[token] += heard_ns
+    talk.samples[token] += received_ns
     talk.finished += 1
     return DONE
 
 
-cdef Outcome judge_ack(Talk* talk, const Message* message, long long token) noexcept nogil:
+cdef Outcome check_ack(Talk* talk, const Message* message, long long token) noexcept nogil:
     cdef const char* data = message.payload.data
     cdef Py_ssize_t size = message.payload.size
     cdef const char* found = <const char*> memmem(data, size, b'"seq":', 6)
@@ -229,7 +229,7 @@ cdef Outcome judge_ack(Talk* talk, const Message* message, long long token) noex
     return DONE
 
 
-cdef Outcome judge_value(Talk* talk, const Message* message, long long token) noexcept nogil:
+cdef Outcome check_value(Talk* talk, const Message* message, long long token) noexcept nogil:
     if status_of(message) != 0:
         return complain_of(&talk.intake, b"no value", &message.header)
     if message.payload.size != talk.value_bytes:

@@ -39,12 +39,12 @@ def ask_all(endpoint: ServerEndpoint, requests: list[tuple[str, Json]]) -> list[
         marks: list[float] = []
         began = time.monotonic()
         client.sock.sendall(b"".join(frames[:WINDOW]))
-        answered, heard = 0, b""
+        answered, unparsed = 0, b""
         while answered < len(frames):
             data = client.sock.recv(READ_BYTES)
             if not data:
                 raise BenchError("connection closed in the midst of API requests")
-            found, heard = _count(client.sock, heard + data)
+            found, unparsed = _count(client.sock, unparsed + data)
             client.sock.sendall(b"".join(frames[answered + WINDOW : answered + WINDOW + found]))
             answered += found
             while len(marks) < answered * FIFTHS // len(frames):

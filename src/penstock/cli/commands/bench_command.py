@@ -210,7 +210,7 @@ def _survey(options: argparse.Namespace, progress: report.ProgressLine) -> int:
     report.show_series(all_series)
     if options.json:
         report.write_text(options.json, report.series_json(all_series, effort))
-    return _tell_failures(all_series)
+    return _show_failures(all_series)
 
 
 def _compare(options: argparse.Namespace, progress: report.ProgressLine) -> int:
@@ -223,10 +223,10 @@ def _compare(options: argparse.Namespace, progress: report.ProgressLine) -> int:
         report.write_text(options.json, report.comparison_json(comparisons, effort))
     if options.chart:
         report.write_text(options.chart, report.comparison_chart(comparisons))
-    return _tell_failures([side for one in comparisons for side in (one.ours, one.reference)])
+    return _show_failures([side for one in comparisons for side in (one.ours, one.reference)])
 
 
-def _tell_failures(all_series: Sequence[Series]) -> int:
+def _show_failures(all_series: Sequence[Series]) -> int:
     failures = [
         f"{series.scenario.name}, {series.label}: {text}"
         for series in all_series

@@ -375,8 +375,8 @@ def _add_arguments() -> tuple[Argument, ...]:
     from penstock.cli.config_flags import config_arguments
 
     name = argument("name", nargs="?", default="", help="its name, unless --config has it")
-    gone = argument("--ephemeral", action="store_true", help="delete it when it is unused")
-    return (STREAM, name, gone, *config_arguments(ConsumerConfig))
+    is_ephemeral = argument("--ephemeral", action="store_true", help="delete it when it is unused")
+    return (STREAM, name, is_ephemeral, *config_arguments(ConsumerConfig))
 
 
 def _edit_arguments() -> tuple[Argument, ...]:

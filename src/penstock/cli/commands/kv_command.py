@@ -151,7 +151,9 @@ async def _store(
     return int(ack["seq"])
 
 
-def _told(session: CommandSession, options: Namespace, revision: int, operation: str) -> None:
+def _show_revision(
+    session: CommandSession, options: Namespace, revision: int, operation: str
+) -> None:
     document = {
         "bucket": options.bucket,
         "key": options.key,
@@ -163,7 +165,7 @@ def _told(session: CommandSession, options: Namespace, revision: int, operation:
 
 async def _put(session: CommandSession, options: Namespace) -> None:
     revision = await _store(session, options, _value(options), {})
-    _told(session, options, revision, PUT)
+    _show_revision(session, options, revision, PUT)
 
 
 async def _create(session: CommandSession, options: Namespace) -> None:
@@ -174,7 +176,7 @@ async def _create(session: CommandSession, options: Namespace) -> None:
         raise Failure(f"key {options.key} is there already, revision {found.seq}")
     expected = {EXPECTED: str(found.seq if found else 0)}
     revision = await _store(session, options, value, {**expected, **ttl})
-    _told(session, options, revision, PUT)
+    _show_revision(session, options, revision, PUT)
 
 
 def _seconds(ttl_ns: int) -> int:
@@ -187,20 +189,20 @@ def _seconds(ttl_ns: int) -> int:
 async def _update(session: CommandSession, options: Namespace) -> None:
     headers = {EXPECTED: str(options.revision)}
     revision = await _store(session, options, _value(options), headers)
-    _told(session, options, revision, PUT)
+    _show_revision(session, options, revision, PUT)
 
 
 async def _delete(session: CommandSession, options: Namespace) -> None:
     confirm(f"Delete key {options.key} of bucket {options.bucket}?", options)
     revision = await _store(session, options, b"", {OPERATION: "DEL"})
-    _told(session, options, revision, "DEL")
+    _show_revision(session, options, revision, "DEL")
 
 
 async def _purge(session: CommandSession, options: Namespace) -> None:
     confirm(f"Delete key {options.key} of {options.bucket} with its history?", options)
     headers = {OPERATION: "PURGE", "Nats-Rollup": "sub"}
     revision = await _store(session, options, b"", headers)
-    _told(session, options, revision, "PURGE")
+    _show_revision(session, options, revision, "PURGE")
 
 
 # -- many entries
@@ -296,10 +298,10 @@ def _status(info: Document) -> Document:
 
 
 async def _show_status(session: CommandSession, options: Namespace) -> None:
-    _tell_bucket(session, await bucket_info(session, options.bucket, _stream(options.bucket)))
+    _show_bucket(session, await bucket_info(session, options.bucket, _stream(options.bucket)))
 
 
-def _tell_bucket(session: CommandSession, info: Document) -> None:
+def _show_bucket(session: CommandSession, info: Document) -> None:
     status = _status(info)
     facts = [
         ("description", status["description"]),
@@ -330,7 +332,7 @@ async def _add(session: CommandSession, options: Namespace) -> None:
     }
     if options.marker_ttl:
         config |= {"allow_msg_ttl": True, "subject_delete_marker_ttl": options.marker_ttl}
-    _tell_bucket(session, await session.api.call(f"STREAM.CREATE.{stream}", config))
+    _show_bucket(session, await session.api.call(f"STREAM.CREATE.{stream}", config))
 
 
 async def _rm(session: CommandSession, options: Namespace) -> None:

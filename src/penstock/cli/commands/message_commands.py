@@ -116,7 +116,7 @@ async def _publish(session: CommandSession, options: Namespace) -> None:
             done(1)
             await _paused(session, options, number)
     await flush_twice(session.client)
-    session.watch.raise_if_heard()
+    session.watch.raise_if_failed()
     document = {"subject": options.subject, "published": options.count, "bytes": len(body)}
     if not options.ack:
         text = f"Published {options.count:,} × {len(body):,} bytes to {options.subject}"
@@ -128,7 +128,7 @@ async def _publish(session: CommandSession, options: Namespace) -> None:
 async def _paused(session: CommandSession, options: Namespace, number: int) -> None:
     if number % FLUSH_EVERY == 0:
         await flush_twice(session.client)  # bounds the unconfirmed messages and detects refusals
-        session.watch.raise_if_heard()
+        session.watch.raise_if_failed()
     if options.sleep and number < options.count:
         await asyncio.sleep(options.sleep / SECOND_NS)
 
@@ -140,7 +140,7 @@ async def subscribed(
     """Subscribe and wait until the server has accepted the subscription."""
     subscription = await session.client.subscribe(subject, queue)
     await flush_twice(session.client)
-    session.watch.raise_if_heard()
+    session.watch.raise_if_failed()
     try:
         yield subscription
     finally:
@@ -199,7 +199,7 @@ async def _request(session: CommandSession, options: Namespace) -> None:
                 raise Failure(f"no responders on {options.subject}")
             number += 1
             _show(session, options, number, message)
-    session.watch.raise_if_heard()
+    session.watch.raise_if_failed()
     if number < max(options.replies, 1):
         raise Failure(f"{number} of {options.replies or 'any'} answers came in time")
 

@@ -146,7 +146,7 @@ async def _info(session: CommandSession, options: Namespace) -> None:
         info = await _must_find(session, options.bucket, options.name)
         session.screen.answer(info, _facts(info))
         return
-    _tell_bucket(session, await bucket_info(session, options.bucket, _stream(options.bucket)))
+    _show_bucket(session, await bucket_info(session, options.bucket, _stream(options.bucket)))
 
 
 async def _watch(session: CommandSession, options: Namespace) -> None:
@@ -306,25 +306,25 @@ async def _rm(session: CommandSession, options: Namespace) -> None:
         return
     info = await _must_find(session, options.bucket, options.name)
     confirm(f"Remove object {options.name} of bucket {options.bucket}?", options)
-    gone = {**info, "size": 0, "chunks": 0, "digest": "", "deleted": True, "mtime": _now()}
+    deleted = {**info, "size": 0, "chunks": 0, "digest": "", "deleted": True, "mtime": _now()}
     subject = _meta(options.bucket, options.name)
-    await session.api.publish(subject, json.dumps(gone).encode(), ROLLUP)
+    await session.api.publish(subject, json.dumps(deleted).encode(), ROLLUP)
     await _forget(session, options.bucket, info["nuid"])
-    session.screen.answer(gone, f"Object {options.name} was deleted")
+    session.screen.answer(deleted, f"Object {options.name} was deleted")
 
 
 async def _add(session: CommandSession, options: Namespace) -> None:
     stream = _stream(options.bucket)
     subjects = [f"$O.{options.bucket}.C.>", f"$O.{options.bucket}.M.>"]
     config = bucket_config(stream, subjects, options)
-    _tell_bucket(session, await session.api.call(f"STREAM.CREATE.{stream}", config))
+    _show_bucket(session, await session.api.call(f"STREAM.CREATE.{stream}", config))
 
 
 def _status(info: Document) -> Document:
     return {**bucket_status(info, PREFIX), "sealed": info["config"].get("sealed", False)}
 
 
-def _tell_bucket(session: CommandSession, info: Document) -> None:
+def _show_bucket(session: CommandSession, info: Document) -> None:
     status = _status(info)
     facts = [
         ("description", status["description"]),

@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from penstock.spark.jobs import Origin
 
 #: The line of a Python traceback, inside Spark's, that names the error.
-SAID: Final = re.compile(r"^(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|[a-z]): (.+)$", re.MULTILINE)
+ERROR_LINE: Final = re.compile(
+    r"^(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|[a-z]): (.+)$", re.MULTILINE
+)
 
 
 # -- shared by all jobs
@@ -62,7 +64,7 @@ def _session(options: Namespace) -> Iterator[SparkSession]:
             if is_ours:
                 spark.stop()
     except PySparkException as error:
-        raise Failure(_said(str(error))) from error
+        raise Failure(_error_line(str(error))) from error
     except Exception as error:
         if isinstance(error, Failure) or not type(error).__module__.startswith("penstock."):
             raise
@@ -78,8 +80,8 @@ def _tasks(spark: SparkSession, screen: Screen, title: str) -> Iterator[None]:
         yield
 
 
-def _said(text: str) -> str:
-    found = SAID.findall(text)
+def _error_line(text: str) -> str:
+    found = ERROR_LINE.findall(text)
     return str(found[-1] if found else text.strip().splitlines()[0])
 
 

@@ -313,7 +313,7 @@ SERVER: Final = Noun(
     "server",
     "servers and how they are",
     (
-        Command("check", "tell whether all is well", _check_arguments, online=_check),
+        Command("check", "report whether the server is healthy", _check_arguments, online=_check),
         Command("ping", "measure the way to a server", _ping_arguments, online=_ping),
     ),
 )

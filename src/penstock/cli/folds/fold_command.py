@@ -141,7 +141,10 @@ def _run_arguments() -> tuple[Argument, ...]:
         argument("--all", action="store_true", help="also the changes of the first reading"),
         argument("--node", default="", metavar="NAME", help="who we are (default: host name)"),
         argument(
-            "--status-bucket", default="", metavar="BUCKET", help="tell a fleet how we fare, there"
+            "--status-bucket",
+            default="",
+            metavar="BUCKET",
+            help="publish the state of the fold to this bucket",
         ),
         argument("--ship", default="", metavar="URL", help="publish artifacts there, in rounds"),
         argument(
@@ -167,7 +170,7 @@ def _run_arguments() -> tuple[Argument, ...]:
             "--max-age",
             type=positive_duration,
             metavar="DURATION",
-            help="healthy if the server was heard within this time",
+            help="healthy if a message of the server came within this time",
         ),
         _form(),
     )
@@ -238,7 +241,7 @@ def _verify_arguments() -> tuple[Argument, ...]:
 
 def _fleet_arguments() -> tuple[Argument, ...]:
     return (
-        argument("bucket", help="the bucket the nodes tell of themselves in"),
+        argument("bucket", help="the bucket to which the nodes publish their state"),
         argument("--of", default="", metavar="BUCKET", help="only those that fold this bucket"),
     )
 

@@ -151,7 +151,7 @@ async def _import(screen: Screen, options: Namespace) -> None:
         else:
             kind = _kind(options.backend or manifest.backend)
             store = await bootstrap(source, options.path, kind)
-    _tell(screen, store, Path(options.path))
+    _show_store(screen, store, Path(options.path))
 
 
 async def _import_shards(options: Namespace, bar: TransferBar) -> SnapshotStore:
@@ -184,7 +184,7 @@ def convert(screen: Screen, options: Namespace) -> None:
     with _opened(options.path) as store, staged_beside(path) as stage:
         store.export_to(stage / "artifact", form="append-log")
         made = _kind(options.backend).import_from(stage / "artifact", path)
-    _tell(screen, made, path)
+    _show_store(screen, made, path)
 
 
 def compact(screen: Screen, options: Namespace) -> None:
@@ -199,7 +199,7 @@ def compact(screen: Screen, options: Namespace) -> None:
     screen.answer(document, text)
 
 
-def _tell(screen: Screen, store: SnapshotStore, path: Path) -> None:
+def _show_store(screen: Screen, store: SnapshotStore, path: Path) -> None:
     with store:
         document = described(store, path)
     screen.answer(document, facts(document))

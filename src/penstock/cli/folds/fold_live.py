@@ -177,7 +177,7 @@ async def _described(fold: Fold, path: Path) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def told_of_troubles(screen: Screen | None) -> Iterator[None]:
+def warnings_shown(screen: Screen | None) -> Iterator[None]:
     """Show the fold's warnings as remarks, or drop them if the command reports them itself."""
     handler: logging.Handler = logging.NullHandler() if screen is None else _Remarks(screen)
     loggers = [logging.getLogger(f"penstock.{package}") for package in ("fold", "kv", "bulk")]
@@ -201,7 +201,7 @@ class _Remarks(logging.Handler):
 
 
 async def open_(session: CommandSession, options: Namespace) -> None:
-    with told_of_troubles(None):
+    with warnings_shown(None):
         async with _opened(session, options) as fold:
             await _caught_up(session.screen, fold)
             document = await _described(fold, Path(options.path))
@@ -223,7 +223,7 @@ async def _follow(session: CommandSession, options: Namespace, *, shows: bool) -
     screen = session.screen
     monitor = FoldMonitor(options) if options.http else None
     observers = () if monitor is None else (monitor.observer,)
-    with told_of_troubles(screen):
+    with warnings_shown(screen):
         async with _opened(session, options, observers) as fold, _monitored(screen, monitor, fold):
             changes = fold.changes()
             if not options.all:

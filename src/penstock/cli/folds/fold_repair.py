@@ -9,7 +9,7 @@ from penstock.cli.api_calls import checked_name
 from penstock.cli.cli_errors import Failure
 from penstock.cli.commands.bucket_streams import bucket_info
 from penstock.cli.folds.fold_copies import meant
-from penstock.cli.folds.fold_live import config_of, told_of_troubles
+from penstock.cli.folds.fold_live import config_of, warnings_shown
 from penstock.cli.output import Facts, show_count
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ async def repair(session: CommandSession, options: Namespace) -> None:
             config=config_of(session.target),
             keep=KEYS_ONLY if kept else None,
         )
-    with told_of_troubles(None):
+    with warnings_shown(None):
         async with fold:
             done = await fold.resync()
             document = {

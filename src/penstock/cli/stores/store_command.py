@@ -81,7 +81,7 @@ def _parser() -> Parser:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, text in (
         ("inspect", "show blocks, counts, sequences and subjects"),
-        ("verify", "read every byte and tell what is damaged; exit code 1 if anything is"),
+        ("verify", "read every byte and report what is damaged; exit code 1 if anything is"),
         ("repair", "leave damage behind; what is replaced is kept aside"),
         ("compact", "give back the space of removed messages"),
         ("rekey", "encrypt every message again under a new data key, and destroy the old files"),
@@ -228,7 +228,7 @@ def _repair(options: argparse.Namespace, findings: list[Finding], console: Conso
     else:
         store_tables.show_problems(console, findings)
         for finding, result in zip(findings, results, strict=True):
-            _tell_repaired(console, finding, result)
+            _show_repaired(console, finding, result)
     return EXIT_DAMAGED if any(result["left"] for result in results) else EXIT_OK
 
 
@@ -267,7 +267,7 @@ def _differences(counts: Iterable[int]) -> Iterable[int]:
         before = count
 
 
-def _tell_repaired(console: Console, finding: Finding, result: Result) -> None:
+def _show_repaired(console: Console, finding: Finding, result: Result) -> None:
     shown = finding.place.shown
     if result["left"]:
         console.print(f"[red]not repaired[/] {shown}: {'; '.join(result['left'])}", soft_wrap=True)

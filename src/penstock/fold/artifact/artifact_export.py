@@ -23,7 +23,7 @@ from penstock.fold.artifact.manifest import (
 )
 from penstock.fold.errors import ArtifactInvalid, FoldStoreError
 from penstock.fold.store import pgss
-from penstock.fold.store.atomic_files import replace, sync_directory, told_as_store_error, write_new
+from penstock.fold.store.atomic_files import os_errors, replace, sync_directory, write_new
 from penstock.fold.store.log_codec import encode_updates
 from penstock.kv.kv_types import KvUpdate, Op
 
@@ -46,7 +46,7 @@ def export_store(
     check_free(dest)
     with staged_beside(dest) as stage:
         made = stage / "artifact"
-        with told_as_store_error(made):
+        with os_errors(made):
             made.mkdir()
         native = form in (None, store.backend)
         copy = _copy_natively(store, made) if native else _copy_as_log(store, made)
@@ -78,7 +78,7 @@ def _copy_natively(store: SnapshotStore, made: Path) -> Path:
     if not store.payload:
         store.copy_to(data)
         return data
-    with told_as_store_error(data):
+    with os_errors(data):
         data.mkdir()
     store.copy_to(data / store.payload)
     return data / store.payload
@@ -86,7 +86,7 @@ def _copy_natively(store: SnapshotStore, made: Path) -> Path:
 
 def _copy_as_log(store: SnapshotStore, made: Path) -> Path:
     data = made / PAYLOAD_DIRECTORY
-    with told_as_store_error(data):
+    with os_errors(data):
         data.mkdir()
     target = data / APPEND_LOG_PAYLOAD
     write_new(target, pgss.compacted(_records(store), store.cursor))
@@ -108,8 +108,8 @@ def _compare(store: SnapshotStore, copy: Path, *, native: bool) -> None:
         with store.open_copy(copy) as opened:
             cursor, entries = opened.cursor, opened.count()
     else:
-        said = pgss.replay(copy.read_bytes(), path=str(copy))
-        cursor, entries = said.cursor, len(said.entries)
+        replay = pgss.replay(copy.read_bytes(), path=str(copy))
+        cursor, entries = replay.cursor, len(replay.entries)
     if cursor != store.cursor or entries != store.count():
         raise ArtifactInvalid("the copy is not what the store is", path=copy, cursor=store.cursor)
 

@@ -44,7 +44,7 @@ from penstock.fold.errors import (
     FoldFormatError,
 )
 from penstock.fold.store import pgss
-from penstock.fold.store.atomic_files import told_as_store_error
+from penstock.fold.store.atomic_files import os_errors
 from penstock.fold.store.fold_meta import SnapshotMeta
 from penstock.kv.kv_types import KvUpdate, Op, Scope, WatchCursor
 
@@ -74,14 +74,14 @@ def import_store(
     check_free(dest)
     with verified(artifact, dest) as (manifest, extra, payload):
         made = _as_it_is(kind, manifest, payload)
-        with _told_as_invalid():
+        with _invalid_if_damaged():
             if made is not None:
                 kind.check_payload(made)
             if made is None:
                 made = payload.parent / "made"
                 with kind.open(made) as store:
                     fold_log(store, _log_of(kind, manifest, payload))
-                    store.settle()
+                    store.finish_load()
             with kind.open(made) as store:
                 _check(store, manifest, extra)
                 extra = _cut_down(store, extra, scope)
@@ -99,7 +99,7 @@ def imported_in_memory(
     with (
         tempfile.TemporaryDirectory() as scratch,
         verified(artifact, Path(scratch) / "artifact") as (manifest, extra, payload),
-        _told_as_invalid(),
+        _invalid_if_damaged(),
     ):
         store = kind.open("")
         fold_log(store, _log_of(kind, manifest, payload))
@@ -122,7 +122,7 @@ def verified(artifact: Path | str, beside: Path) -> Iterator[tuple[Manifest, Ext
     with staged_beside(beside) as stage:
         for file in manifest.files:
             copy = stage / file.path
-            with told_as_store_error(copy):
+            with os_errors(copy):
                 copy.parent.mkdir(parents=True, exist_ok=True)
             if hashed(artifact / file.path, copy) != (file.size, file.blake3):
                 raise ArtifactInvalid(f"{file.path} is not what the manifest says", path=artifact)
@@ -138,7 +138,7 @@ def read_manifest(artifact: Path | str) -> Manifest:
 
 def fold_log(store: SnapshotStore, log: Path) -> None:
     """Apply the records of a log to an empty store; set the cursor after the last record."""
-    with told_as_store_error(log), open(log, "rb") as file:
+    with os_errors(log), open(log, "rb") as file:
         if log.stat().st_size < len(pgss.HEADER):
             raise FoldFormatError("not an append log of a fold", path=log)
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -177,7 +177,7 @@ def _single_file(payload: Path, name: str) -> Path:
 
 
 @contextmanager
-def _told_as_invalid() -> Iterator[None]:
+def _invalid_if_damaged() -> Iterator[None]:
     """Convert format and corruption errors of the payload to ArtifactInvalid."""
     try:
         yield

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 from penstock.fold.artifact.manifest import PAYLOAD_DIRECTORY, ArtifactFile
 from penstock.fold.errors import ArtifactInvalid, DestinationTaken, FoldStoreError
 from penstock.fold.store.atomic_files import (
+    os_errors,
     sync_directory,
     sync_file,
-    told_as_store_error,
     try_lock,
 )
 
@@ -46,7 +46,7 @@ def staged_beside(dest: Path) -> AbstractContextManager[Path]:
 @contextmanager
 def staged(directory: Path | None) -> Iterator[Path]:
     """Create a locked stage in a directory, or in the system's temporary directory."""
-    with told_as_store_error(directory or ""):
+    with os_errors(directory or ""):
         stage = Path(tempfile.mkdtemp(prefix=STAGE_PREFIX, dir=directory))
         lock = os.open(stage, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -83,7 +83,7 @@ def check_free(dest: Path) -> None:
     """Raise DestinationTaken if `dest` exists and is not an empty directory."""
     if dest.is_symlink() or (dest.exists() and not dest.is_dir()):
         raise DestinationTaken("the destination exists", path=dest)
-    with told_as_store_error(dest):
+    with os_errors(dest):
         if dest.is_dir() and any(dest.iterdir()):
             raise DestinationTaken("the destination exists and is not empty", path=dest)
 
@@ -91,7 +91,7 @@ def check_free(dest: Path) -> None:
 def put_in_place(made: Path, dest: Path) -> None:
     """Move a file or directory to its destination, durably, without overwriting anything."""
     check_free(dest)
-    with told_as_store_error(dest):
+    with os_errors(dest):
         if dest.is_dir():
             os.rmdir(dest)
         if made.is_dir():
@@ -106,7 +106,7 @@ def payload_files(root: Path) -> list[Path]:
     """Return every file below `data/`, by path; ArtifactInvalid for links and special files."""
     found: list[Path] = []
     waiting = [root / PAYLOAD_DIRECTORY]
-    with told_as_store_error(root):
+    with os_errors(root):
         while waiting:
             for path in waiting.pop().iterdir():
                 if path.is_symlink() or not (path.is_dir() or path.is_file()):
@@ -117,7 +117,7 @@ def payload_files(root: Path) -> list[Path]:
 
 def read_bounded(path: Path, size_max: int) -> bytes | None:
     """Return a small file; None if missing, ArtifactInvalid if longer than `size_max`."""
-    with told_as_store_error(path):
+    with os_errors(path):
         try:
             with open(path, "rb") as file:
                 data = file.read(size_max + 1)
@@ -149,7 +149,7 @@ def hashed(path: Path, copy: Path | None = None) -> tuple[int, str]:
     """Return size and BLAKE3 of a file; with `copy`, also write a synced copy."""
     hasher = new_hasher()
     size = 0
-    with told_as_store_error(path), open(path, "rb") as source, _target(copy) as target:
+    with os_errors(path), open(path, "rb") as source, _target(copy) as target:
         while piece := source.read(HASH_BYTES):
             hasher.update(piece)
             size += len(piece)

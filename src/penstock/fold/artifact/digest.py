@@ -156,7 +156,7 @@ class FoldDigest(Extension):
 
     @property
     def value(self) -> str:
-        """The digest of the store; raises `Behind` after a bulk load until the store settles."""
+        """The digest of the store; raises `Behind` after a bulk load until `finish_load` ran."""
         if not self.is_current:
             raise Behind("the digest is behind a bulk load")
         return self._state.digest

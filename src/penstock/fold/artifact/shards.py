@@ -76,7 +76,7 @@ def import_shards(
         with kind.open(made) as store:
             cursor, meta = _fold_all(store, artifacts, stage)
             store.apply([], cursor, meta=meta)
-            store.settle()
+            store.finish_load()
         sync_tree(stage)
         put_in_place(made, dest)
     store = kind.open(dest, **options)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from penstock.fold.artifact.manifest import MANIFEST_FILE
 from penstock.fold.errors import FoldStoreError
-from penstock.fold.store.atomic_files import told_as_store_error
+from penstock.fold.store.atomic_files import os_errors
 from penstock.fold.store.registry import backend_of_directory, backend_of_file, head_bytes
 
 if TYPE_CHECKING:
@@ -58,5 +58,5 @@ def _backend_at(path: Path) -> Backend:
 
 
 def _head(path: Path) -> bytes:
-    with told_as_store_error(path), open(path, "rb") as file:
+    with os_errors(path), open(path, "rb") as file:
         return file.read(head_bytes())

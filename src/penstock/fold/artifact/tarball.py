@@ -20,7 +20,7 @@ from penstock.fold.artifact.manifest import (
     decode_manifest,
 )
 from penstock.fold.errors import ArtifactInvalid
-from penstock.fold.store.atomic_files import sync_directory, told_as_store_error
+from penstock.fold.store.atomic_files import os_errors, sync_directory
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,7 +44,7 @@ def pack(artifact: Path, manifest: Manifest, target: Path) -> None:
     inner = {path for path in directories if path.is_relative_to(artifact)}
     whole = [*named, *sorted({artifact / PAYLOAD_DIRECTORY, *inner, *files})]
     with (
-        told_as_store_error(target),
+        os_errors(target),
         tarfile.open(target, "x", format=tarfile.GNU_FORMAT) as tar,
     ):
         for path in whole:
@@ -63,7 +63,7 @@ def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
 def unpack(tar: Path, pointer: bytes, target: Path) -> None:
     """Unpack the artifact to `target`, verified and synced, or raise ArtifactInvalid."""
     declared = {file.path: file for file in decode_manifest(pointer).files}
-    with told_as_store_error(target):
+    with os_errors(target):
         (target / PAYLOAD_DIRECTORY).mkdir(parents=True)
     try:
         with tarfile.open(tar, "r:") as archive:
@@ -109,7 +109,7 @@ def _take_manifest(source: IO[bytes], pointer: bytes, target: Path) -> None:
 
 def _take_file(source: IO[bytes], file: ArtifactFile, target: Path) -> None:
     path = target / file.path
-    with told_as_store_error(path):
+    with os_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     if _write(source, path) != (file.size, file.blake3):
         raise ArtifactInvalid(f"{file.path} is not what the manifest says", path=target)
@@ -119,7 +119,7 @@ def _write(source: IO[bytes], path: Path) -> tuple[int, str]:
     """Copy to a new file and sync it; return its size and checksum."""
     hasher = new_hasher()
     size = 0
-    with told_as_store_error(path), open(path, "xb") as file:
+    with os_errors(path), open(path, "xb") as file:
         while piece := source.read(HASH_BYTES):
             hasher.update(piece)
             size += len(piece)

@@ -175,7 +175,7 @@ def _set_seen(db: sqlite3.Connection, revision: int) -> None:
 def _guarded(db: sqlite3.Connection) -> Iterator[Transaction]:
     """Yield the transaction with an authorizer that rejects forbidden statements."""
     tx = Transaction(db)
-    db.set_authorizer(_judge)
+    db.set_authorizer(_authorize)
     try:
         yield tx
     finally:
@@ -185,7 +185,7 @@ def _guarded(db: sqlite3.Connection) -> Iterator[Transaction]:
         raise FoldStoreError("the transaction was ended from within")
 
 
-def _judge(action: int, first: str | None, second: str | None, *_: str | None) -> int:
+def _authorize(action: int, first: str | None, second: str | None, *_: str | None) -> int:
     named = (first, second)[_CHANGES.get(action, 1) - 1]
     if action in _REFUSED or (action in _CHANGES and named in OWN_TABLES):
         return sqlite3.SQLITE_DENY

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from penstock.fold.errors import FoldStoreError, StoreIOError
-from penstock.fold.store.sqlite_store import check_format, connect, told
+from penstock.fold.store.sqlite_store import check_format, connect, sqlite_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -57,7 +57,7 @@ class FoldSql:
         path = Path(path)
         if not path.exists():
             raise StoreIOError("there is no such fold", path=path)
-        with told(path):
+        with sqlite_errors(path):
             db = connect(path)
             try:
                 check_format(db, path)
@@ -65,7 +65,7 @@ class FoldSql:
                     db.create_function("penstock_json", 1, _as_json(codec), deterministic=True)
                 shown = "cast(v AS TEXT)" if codec is None else "penstock_json(v)"
                 db.execute(VIEW.format(json=shown))
-                db.set_authorizer(_judge)
+                db.set_authorizer(_authorize)
                 # The view casts values to text, but a value need not be valid UTF-8.
                 db.text_factory = _as_text
             except BaseException:
@@ -133,7 +133,7 @@ class FoldSql:
 @contextmanager
 def _asking(path: Path) -> Iterator[None]:
     """Convert errors of the query itself to FoldStoreError, not StoreIOError."""
-    with told(path):
+    with sqlite_errors(path):
         try:
             yield
         except sqlite3.Error as error:
@@ -146,7 +146,7 @@ def _as_text(raw: bytes) -> str:
     return raw.decode(errors="replace")
 
 
-def _judge(action: int, *_: str | None) -> int:
+def _authorize(action: int, *_: str | None) -> int:
     return sqlite3.SQLITE_OK if action in _READING else sqlite3.SQLITE_DENY
 
 

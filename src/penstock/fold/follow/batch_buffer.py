@@ -2,8 +2,8 @@
 
 Every update with a revision advances the cursor, even if `parse` drops it, so a run of irrelevant
 keys delays nothing. An update without a revision never advances it. The watch loop calls `receive`,
-applies the batch when it is full or due, and then calls `raw_is_stored` and `settled`. Pure except
-for the caller's `parse`; times are seconds of the caller's clock.
+applies the batch when it is full or due, and then calls `raw_is_stored` and `batch_ended`. Pure
+except for the caller's `parse`; times are seconds of the caller's clock.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class BatchBuffer(Generic[T]):
         self._raw.clear()
         self._raw_count = self._byte_count = 0
 
-    def settled(self) -> None:
+    def batch_ended(self) -> None:
         """Start a new batch after a flush; `raw` stays if the store rejected it."""
         self.high = None
         self.deadline = None

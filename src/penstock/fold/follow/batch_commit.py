@@ -99,15 +99,15 @@ class BatchCommitter:
             self.remember(msgspec.structs.replace(meta, losses=losses))
             await self.try_commit([], self.store.cursor)
 
-    async def settle(self) -> None:
-        await self.worker.run(self.store.settle)
+    async def finish_load(self) -> None:
+        await self.worker.run(self.store.finish_load)
 
     async def repaired(self, kind: str) -> None:
-        await self.worker.run(self._tell, lambda one: one.repaired(self.store, kind))
+        await self.worker.run(self._notify, lambda one: one.repaired(self.store, kind))
 
     async def export_to(self, dest: Path, form: str | None) -> Manifest:
         manifest = await self.worker.run(self.store.export_to, dest, form=form)
-        await self.worker.run(self._tell, lambda one: one.exported(self.store, manifest))
+        await self.worker.run(self._notify, lambda one: one.exported(self.store, manifest))
         return manifest
 
     # -- in the worker
@@ -121,7 +121,7 @@ class BatchCommitter:
         for observer in self._observers:
             observer.before_commit(store, updates, cursor)
         store.apply(updates, cursor, meta=meta)
-        self._tell(lambda one: one.applied(store, updates, cursor))
+        self._notify(lambda one: one.applied(store, updates, cursor))
 
     def _with_witnesses(
         self, updates: Sequence[KvUpdate], cursor: WatchCursor, meta: SnapshotMeta | None
@@ -134,7 +134,7 @@ class BatchCommitter:
             return None
         return msgspec.structs.replace(known, witnesses=seen)
 
-    def _tell(self, say: Callable[[Observer], None]) -> None:
+    def _notify(self, say: Callable[[Observer], None]) -> None:
         for observer in self._observers:
             try:
                 say(observer)

@@ -62,9 +62,10 @@ def check_keep(store: SnapshotStore, keep: Keep | None) -> None:
     wanted, found = "" if keep is None else keep.name, store.meta.keep
     if found != wanted and (store.cursor or store.page(limit=1)):
         raise FoldMismatch(
-            f"this fold keeps {_told(found)} of its values, and was opened to keep {_told(wanted)}"
+            f"this fold keeps {_described(found)} of its values, "
+            f"and was opened to keep {_described(wanted)}"
         )
 
 
-def _told(name: str) -> str:
+def _described(name: str) -> str:
     return f"what {name!r} returns" if name else "all"

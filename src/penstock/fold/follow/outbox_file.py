@@ -90,12 +90,12 @@ class OutboxFile:
     def __init__(self, path: Path, bucket: str) -> None:
         self._path = path
         self._lock = Lock()
-        with self._told():
+        with self._sqlite_errors():
             self._db: sqlite3.Connection | None = sqlite3.connect(
                 path, isolation_level=None, check_same_thread=False, timeout=0
             )
         try:
-            with self._told():
+            with self._sqlite_errors():
                 self._prepare(bucket)
         except BaseException:
             self.close()
@@ -157,7 +157,7 @@ class OutboxFile:
         with self._lock:
             db, self._db = self._db, None
             if db is not None:
-                with self._told():
+                with self._sqlite_errors():
                     db.close()
 
     def _prepare(self, bucket: str) -> None:
@@ -173,11 +173,11 @@ class OutboxFile:
         if db.execute("PRAGMA application_id").fetchone() != (APPLICATION_ID,):
             raise FoldFormatError("not an outbox", path=self._path)
         db.execute("BEGIN EXCLUSIVE")
-        said = dict(db.execute("SELECT k, v FROM box").fetchall())
+        box = dict(db.execute("SELECT k, v FROM box").fetchall())
         db.execute("COMMIT")
-        if said.get("bucket") != bucket:
-            raise FoldMismatch(f"the outbox is of bucket {said.get('bucket')}", path=self._path)
-        self._id = said["id"]
+        if box.get("bucket") != bucket:
+            raise FoldMismatch(f"the outbox is of bucket {box.get('bucket')}", path=self._path)
+        self._id = box["id"]
 
     def _connection(self) -> sqlite3.Connection:
         if self._db is None:
@@ -186,7 +186,7 @@ class OutboxFile:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._lock, self._told():
+        with self._lock, self._sqlite_errors():
             db = self._connection()
             db.execute("BEGIN IMMEDIATE")
             try:
@@ -198,7 +198,7 @@ class OutboxFile:
                 raise
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _sqlite_errors(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.Error as error:

@@ -88,7 +88,7 @@ def stale_deletes(store: SnapshotReader, scope: Scope, listed: Iterable[str]) ->
     """Yield a delete for every key of the fold that the bucket does not list."""
     for key, entry, is_listed in _beside(_keyed(store, scope), ((key, True) for key in listed)):
         if entry is not None and not is_listed:
-            yield _gone(key)
+            yield _deleted(key)
 
 
 class Difference(NamedTuple):
@@ -145,7 +145,7 @@ def restoring(
         if verdict is Fate.TAKE and offered is not None and offered != local:
             yield KvUpdate(Op.PUT, key, offered.value, token=offered.version.raw)
         elif verdict is Fate.DELETE:
-            yield _gone(key)
+            yield _deleted(key)
 
 
 def next_chunk(updates: Iterator[KvUpdate]) -> list[KvUpdate]:
@@ -166,7 +166,7 @@ def _keyed(store: SnapshotReader, scope: Scope) -> Iterator[tuple[str, KvEntry]]
     return ((entry.key, entry) for entry in entries)
 
 
-def _gone(key: str) -> KvUpdate:
+def _deleted(key: str) -> KvUpdate:
     return KvUpdate(Op.DELETE, key, reason=SYNTHETIC)
 
 

@@ -189,9 +189,9 @@ class ResumePlanner:
         run, fallen = self._committer.worker.run, list[int]()
         while chunk := await run(lambda: list(islice(found, CHUNK_UPDATES))):
             fallen += [one.revision for one in chunk if one.revision]
-            gone = [one.key for one in chunk if not one.revision and removes]
-            if gone:
-                updates = [KvUpdate(Op.DELETE, key, reason=SYNTHETIC) for key in gone]
+            deleted = [one.key for one in chunk if not one.revision and removes]
+            if deleted:
+                updates = [KvUpdate(Op.DELETE, key, reason=SYNTHETIC) for key in deleted]
                 await self._fold_in(updates, self._store.cursor)
         return fallen
 

@@ -1,9 +1,9 @@
 """Runs the changes to a fold's store one at a time, in threads shared by all folds.
 
-Only one thread at a time may call `apply`, `clear`, `settle` and `export_to` of a store. A `Worker`
-runs the calls of one fold in order and never two at once, so the store needs no lock; the thread
-may differ from call to call. All workers of a process share at most `THREADS_MAX` threads, so a
-process may have thousands of folds. The threads end when the last worker is closed.
+Only one thread at a time may call `apply`, `clear`, `finish_load` and `export_to` of a store. A
+`Worker` runs the calls of one fold in order and never two at once, so the store needs no lock; the
+thread may differ from call to call. All workers of a process share at most `THREADS_MAX` threads,
+so a process may have thousands of folds. The threads end when the last worker is closed.
 
 If a caller is cancelled while its call runs, `run` waits up to `LEAVE_SECONDS` for the call to end,
 so that the next step does not overlap an unfinished commit.

@@ -210,11 +210,11 @@ class Supervisor:
     @property
     def contact_age(self) -> float | None:
         """Seconds since the last message or heartbeat of the server; None if there was none."""
-        heard = getattr(self.around.watch, "heard_at", None)
-        times = [at for at in (heard, self._contact) if at is not None]
+        record_at = getattr(self.around.watch, "heard_at", None)
+        times = [at for at in (record_at, self._contact) if at is not None]
         return max(0.0, time.monotonic() - max(times)) if times else None
 
-    def heard(self) -> None:
+    def record_contact(self) -> None:
         self._contact = time.monotonic()
 
     # -- restarts
@@ -372,12 +372,12 @@ class _Progress(WatchListener):
         self._of = supervisor
 
     def watching(self, anchor: Anchor) -> None:
-        self._of.heard()
+        self._of.record_contact()
         self._of.enter(FoldState.CATCHING_UP)
         self._of.newest = max(anchor.last_seq, anchor.after)
 
     def received(self, newest: int) -> None:
-        self._of.heard()
+        self._of.record_contact()
         self._of.newest = max(self._of.newest, newest)
 
     def committed(self, updates: Sequence[KvUpdate], cursor: WatchCursor, *, is_live: bool) -> None:

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 
 RETRY_SECONDS_FIRST = 0.05
 RETRY_SECONDS_MAX = 2.0
-SETTLED_UPDATES_MIN = 10_000
-"""The store is settled after catching up only if the fold received at least this many updates."""
+BULK_LOAD_UPDATES_MIN = 10_000
+"""After catching up, `finish_load` runs only if the fold received at least this many updates."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -128,7 +128,7 @@ class FoldLoop(Generic[T]):
         self._around = around
         self._batch = batch
         self._applied = cursor if committer is None else committer.store.cursor
-        self._told = self._applied
+        self._reported = self._applied
         self._anchor: Anchor | None = None
         self._hydrated = 0
         self._is_listed = False
@@ -143,10 +143,10 @@ class FoldLoop(Generic[T]):
                     events = await self._unless_stopped(self._watching(stack))
                     if events is not None:
                         await self._serve(EventStream(events))
-                return self._told
+                return self._reported
             except (CursorExpired, LogReset, ValuesLost) as gap:
                 log.warning("the watch cannot go on reason=%s", gap)
-        return self._told
+        return self._reported
 
     async def _watching(self, stack: contextlib.AsyncExitStack) -> AsyncIterator[WatchEvent]:
         """Repair the fold if necessary, then start a watch and return it."""
@@ -195,7 +195,7 @@ class FoldLoop(Generic[T]):
         )
         aside, self._aside = self._aside, None
         anchor = await (planner.find() if aside is None else planner.mirror(aside))
-        self._applied = self._told = self._committer.store.cursor
+        self._applied = self._reported = self._committer.store.cursor
         return anchor
 
     async def _begin_without_store(self) -> Anchor:
@@ -330,8 +330,8 @@ class FoldLoop(Generic[T]):
         """Report the catch-up, once, when the store has everything the watch listed."""
         if not self._is_listed or self._buffer.is_caught_up:
             return
-        if self._committer is not None and self._hydrated >= SETTLED_UPDATES_MIN:
-            await self._committer.settle()
+        if self._committer is not None and self._hydrated >= BULK_LOAD_UPDATES_MIN:
+            await self._committer.finish_load()
         if self._committer is not None and self._anchor is not None:
             await self._committer.listed(self._anchor.losses)
         self._buffer.is_caught_up = True
@@ -342,21 +342,21 @@ class FoldLoop(Generic[T]):
     async def _flush(self) -> None:
         buffer = self._buffer
         if buffer.is_empty and not (self._committer and self._committer.has_news):
-            buffer.settled()
+            buffer.batch_ended()
             return
         await self._apply()
         if buffer.high is not None and buffer.high > self._applied.rank:
             self._applied = WatchCursor.of(buffer.high)
         updates = buffer.raw
         has_it = self._committer is None or await self._committer.try_commit(updates, self._applied)
-        buffer.settled()
+        buffer.batch_ended()
         if not has_it:
             self._refused()
             return
         buffer.raw_is_stored()
         self._around.listener.committed(updates, self._applied, is_live=buffer.is_caught_up)
-        if self._applied != self._told:
-            self._told = self._applied
+        if self._applied != self._reported:
+            self._reported = self._applied
             if self._application.on_applied is not None:
                 self._application.on_applied(self._applied)
         await self._go_live()
@@ -383,7 +383,7 @@ class FoldLoop(Generic[T]):
                 break
             except Exception as error:
                 if self._application.on_error == "stop" or self._around.stop.is_set():
-                    raise ApplyError(f"apply: {error}", cursor=self._told) from error
+                    raise ApplyError(f"apply: {error}", cursor=self._reported) from error
                 log.exception("apply raised; it is tried again")
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._around.stop.wait(), pause)

@@ -30,7 +30,7 @@ from penstock.fold.ship.pointer import (
     pointer_path,
     prunable,
 )
-from penstock.fold.store.atomic_files import told_as_store_error
+from penstock.fold.store.atomic_files import os_errors
 
 if TYPE_CHECKING:
     from penstock.fold.artifact.manifest import Manifest
@@ -200,7 +200,7 @@ def artifact_at(url: str, *, progress: Progress = unheard, **options: Any) -> Pu
 
 def _read_manifest(artifact: Path) -> bytes:
     path = artifact / MANIFEST_FILE
-    with told_as_store_error(path):
+    with os_errors(path):
         try:
             data = path.read_bytes()
         except FileNotFoundError as error:

@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from penstock.kv.kv_types import KvEntry, WatchCursor
 
 PUBLISH_SECONDS = 15.0
-REJECTED_TOLD_MAX = 100
+REJECTED_REPORTED_MAX = 100
 """Maximum number of undecodable keys in a report; the report also contains the full count."""
 COMPARED_AT_ONCE = 1_000
-DIFFERENT_TOLD_MAX = 100
+DIFFERENT_REPORTED_MAX = 100
 _OUTSIDE_KEYS = re.compile(r"[^-_=a-zA-Z0-9]")
 
 log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
     lag: int = 0
     digest: DigestReport = DigestReport()
     rejected: tuple[str, ...] = ()
-    """Keys whose values the node cannot decode; at most `REJECTED_TOLD_MAX`."""
+    """Keys whose values the node cannot decode; at most `REJECTED_REPORTED_MAX`."""
     rejected_count: int = 0
     error: str = ""
 
@@ -79,11 +79,11 @@ class Fleet(msgspec.Struct, frozen=True):
         """Return, per bucket, log, scope and `keep`, the newest revision with different digests."""
         found = []
         for group in _comparable(self.nodes):
-            told = _told_by_revision(group)
-            differing = [revision for revision, digests in told.items() if len(digests) > 1]
+            by_revision = _digests_by_revision(group)
+            differing = [revision for revision, digests in by_revision.items() if len(digests) > 1]
             if differing:
                 revision = max(differing)
-                holders = {digest: tuple(who) for digest, who in told[revision].items()}
+                holders = {digest: tuple(who) for digest, who in by_revision[revision].items()}
                 found.append(Disagreement(group[0].bucket, revision, holders))
         return found
 
@@ -101,7 +101,7 @@ class BucketComparison(msgspec.Struct, frozen=True):
 
     agree: bool | None
     differing: tuple[str, ...] = ()
-    """Keys that the fold lacks or has with another value; at most `DIFFERENT_TOLD_MAX`."""
+    """Keys that the fold lacks or has with another value; at most `DIFFERENT_REPORTED_MAX`."""
     extra: int = 0
     """Number of entries that the bucket does not have; it may have evicted them."""
 
@@ -116,7 +116,7 @@ def status_of(fold: Fold, node: str, *, now: float) -> NodeStatus:
             report = extension.report()
         elif isinstance(extension, Quarantine) and extension.is_current:
             count = len(extension)
-            rejected = tuple(extension.first(REJECTED_TOLD_MAX))
+            rejected = tuple(extension.first(REJECTED_REPORTED_MAX))
     return NodeStatus(
         node=node,
         bucket=fold.name,
@@ -150,7 +150,7 @@ async def keep_publishing(
             status = await asyncio.to_thread(status_of, fold, node, now=clock())
             await publish(writer, status)
         except Exception as error:
-            log.warning("the status was not told node=%s reason=%s", node, error)
+            log.warning("the status was not published node=%s reason=%s", node, error)
         await asyncio.sleep(seconds)
 
 
@@ -242,7 +242,7 @@ class _BucketWalk:
                 self.matched += held is not None
                 continue
             self.otherwise += held is not None
-            if len(self.differing) < DIFFERENT_TOLD_MAX:
+            if len(self.differing) < DIFFERENT_REPORTED_MAX:
                 self.differing.append(entry.key)
 
     def _agree(self, held: KvEntry | None, entry: KvEntry) -> bool:
@@ -272,9 +272,9 @@ def _comparable(nodes: Iterable[NodeStatus]) -> Iterator[list[NodeStatus]]:
     yield from groups.values()
 
 
-def _told_by_revision(nodes: Iterable[NodeStatus]) -> dict[int, dict[str, list[str]]]:
-    told: dict[int, dict[str, list[str]]] = {}
+def _digests_by_revision(nodes: Iterable[NodeStatus]) -> dict[int, dict[str, list[str]]]:
+    by_revision: dict[int, dict[str, list[str]]] = {}
     for node in nodes:
         for revision, digest in node.digest.exact().items():
-            told.setdefault(revision, {}).setdefault(digest, []).append(node.node)
-    return told
+            by_revision.setdefault(revision, {}).setdefault(digest, []).append(node.node)
+    return by_revision

@@ -135,7 +135,7 @@ class LeaseGuard:
         except RevisionMismatch:
             self._note("took longer than its lease; another has it")
         except BucketError as error:
-            self._note(f"is done, but not told: {error}")
+            self._note(f"is done, but could not be recorded: {error}")
 
     async def abandon(self) -> None:
         """Release the lease, so that any member can start a round at once."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from penstock.fold.artifact.atomic_dir import read_bounded
 from penstock.fold.errors import ObjectMissing, StoreIOError, TransportError
 from penstock.fold.ship.object_store import PART_BYTES, Bounds, ListedObject, Seen
-from penstock.fold.store.atomic_files import replace, sync_directory, told_as_store_error, try_lock
+from penstock.fold.store.atomic_files import os_errors, replace, sync_directory, try_lock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -43,7 +43,7 @@ class LocalObjects:
     def _swap(self, path: Path, body: bytes, seen: Seen | None) -> bool:
         _make_directory(path.parent)
         with self._locked(path):
-            with told_as_store_error(path):
+            with os_errors(path):
                 there = path.read_bytes() if path.exists() else None
             if there != (None if seen is None else seen.body):
                 return False
@@ -54,7 +54,7 @@ class LocalObjects:
     def _locked(self, path: Path) -> Iterator[None]:
         deadline = time.monotonic() + self._bounds.request
         lock = path.with_name(f".{path.name}.lock")
-        with told_as_store_error(lock):
+        with os_errors(lock):
             fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             while not _lock(fd, lock):
@@ -71,7 +71,7 @@ class LocalObjects:
         part = target.with_name(f"{target.name}.{os.getpid()}-{time.monotonic_ns()}")
         try:
             await _copy(file, part, progress)
-            with told_as_store_error(target):
+            with os_errors(target):
                 os.rename(part, target)
         except BaseException:
             with suppress(OSError):
@@ -89,12 +89,12 @@ class LocalObjects:
             raise
 
     async def listed(self, directory: str) -> AsyncIterator[ListedObject]:
-        with told_as_store_error(directory):
+        with os_errors(directory):
             for one in await asyncio.to_thread(_scan, self._root / directory):
                 yield one
 
     async def delete(self, path: str) -> None:
-        with told_as_store_error(path):
+        with os_errors(path):
             (self._root / path).unlink(missing_ok=True)
 
 
@@ -103,13 +103,13 @@ def _make_directory(directory: Path) -> None:
     if directory.is_dir():
         return
     _make_directory(directory.parent)
-    with told_as_store_error(directory):
+    with os_errors(directory):
         directory.mkdir(exist_ok=True)
     sync_directory(directory.parent)
 
 
 def _lock(fd: int, path: Path) -> bool:
-    with told_as_store_error(path):
+    with os_errors(path):
         return try_lock(fd)
 
 
@@ -122,11 +122,11 @@ async def _copy(source: Path, target: Path, progress: Progress) -> None:
     """Make a synced copy in a thread; call `progress` on the event loop."""
     loop = asyncio.get_running_loop()
 
-    def told_on_loop(done: int, total: int) -> None:
+    def progress_on_loop(done: int, total: int) -> None:
         loop.call_soon_threadsafe(progress, done, total)
 
-    with told_as_store_error(source):
-        await asyncio.to_thread(_copy_now, source, target, told_on_loop)
+    with os_errors(source):
+        await asyncio.to_thread(_copy_now, source, target, progress_on_loop)
 
 
 def _copy_now(source: Path, target: Path, progress: Progress) -> None:

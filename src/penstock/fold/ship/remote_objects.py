@@ -20,7 +20,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
 from penstock.fold.errors import ArtifactInvalid, ObjectMissing, TransportError
 from penstock.fold.ship.object_store import PART_BYTES, PARTS_IN_FLIGHT, Bounds, ListedObject, Seen
-from penstock.fold.store.atomic_files import told_as_store_error
+from penstock.fold.store.atomic_files import os_errors
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -50,7 +50,7 @@ class RemoteObjects:
         self._bounds = bounds or Bounds()
 
     async def read(self, path: str, size_max: int) -> Seen | None:
-        async with self._told(path):
+        async with self._request(path):
             try:
                 got = await obstore.get_async(self._store, path)
             except FileNotFoundError:
@@ -61,7 +61,7 @@ class RemoteObjects:
             return Seen(body, (got.meta["e_tag"], got.meta["version"]))
 
     async def swap(self, path: str, body: bytes, seen: Seen | None) -> bool:
-        async with self._told(path):
+        async with self._request(path):
             try:
                 await obstore.put_async(self._store, path, body, mode=_mode(seen))
             except _RACES_LOST:
@@ -78,7 +78,7 @@ class RemoteObjects:
     async def upload(self, path: str, file: Path, progress: Progress) -> None:
         with _opened(file, "rb") as source:
             total = os.fstat(source.fileno()).st_size
-            async with self._told(path) as bound:
+            async with self._request(path) as bound:
                 parts = self._parts(source, total, bound, progress)
                 await obstore.put_async(
                     self._store,
@@ -104,9 +104,9 @@ class RemoteObjects:
         _extend(bound, self._bounds.finish)
 
     async def download(self, path: str, file: Path, progress: Progress) -> None:
-        async with self._told(path):
+        async with self._request(path):
             meta = await obstore.head_async(self._store, path)
-        with told_as_store_error(file), _opened(file, "wb") as target:
+        with os_errors(file), _opened(file, "wb") as target:
             async for part in self._fetched(path, meta):
                 await asyncio.to_thread(target.write, part)
                 progress(target.tell(), meta["size"])
@@ -133,7 +133,7 @@ class RemoteObjects:
         options: GetOptions = {"range": (start, stop)}
         if meta["e_tag"] is not None:  # fail early if the object was replaced between two parts
             options["if_match"] = meta["e_tag"]
-        async with self._told(path):
+        async with self._request(path):
             got = await obstore.get_async(self._store, path, options=options)
             part = bytes(await got.bytes_async())
             if len(part) != stop - start:
@@ -143,7 +143,7 @@ class RemoteObjects:
     async def listed(self, directory: str) -> AsyncIterator[ListedObject]:
         pages = obstore.list(self._store, directory).__aiter__()
         while True:
-            async with self._told(directory):
+            async with self._request(directory):
                 try:
                     page = await anext(pages)
                 except (StopAsyncIteration, FileNotFoundError):
@@ -154,14 +154,14 @@ class RemoteObjects:
                     yield ListedObject(name, meta["last_modified"].timestamp())
 
     async def delete(self, path: str) -> None:
-        async with self._told(path):
+        async with self._request(path):
             try:
                 await obstore.delete_async(self._store, path)
             except FileNotFoundError:
                 return
 
     @asynccontextmanager
-    async def _told(self, path: str) -> AsyncIterator[asyncio.Timeout]:
+    async def _request(self, path: str) -> AsyncIterator[asyncio.Timeout]:
         """Limit the time of the block, and convert its errors to `TransportError`."""
         try:
             async with asyncio.timeout(self._bounds.request) as bound:
@@ -185,7 +185,7 @@ def store_at(url: str, options: Mapping[str, Any]) -> ObjectStore:
 
 
 def _opened(file: Path, mode: Literal["rb", "wb"]) -> BinaryIO:
-    with told_as_store_error(file):
+    with os_errors(file):
         return open(file, mode)
 
 

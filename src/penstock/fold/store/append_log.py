@@ -18,7 +18,7 @@ import msgspec
 
 from penstock.fold.errors import FoldFormatError, StoreIOError
 from penstock.fold.store import log_codec, pgss
-from penstock.fold.store.atomic_files import replace, told_as_store_error
+from penstock.fold.store.atomic_files import os_errors, replace
 from penstock.fold.store.fold_map import FoldMap
 from penstock.fold.store.fold_meta import SnapshotMeta, encode_meta, read_meta
 from penstock.fold.store.log_file import LogFile
@@ -131,15 +131,15 @@ class AppendLogSnapshot(MapStore):
                 )
             self._file.replace([pgss.HEADER])
             return
-        said = pgss.replay(data, path=str(self._file.path))
-        self._map = FoldMap(said.entries, said.live_bytes)
-        self._cursor, self._evicting = said.cursor, said.evicting
+        replay = pgss.replay(data, path=str(self._file.path))
+        self._map = FoldMap(replay.entries, replay.live_bytes)
+        self._cursor, self._evicting = replay.cursor, replay.evicting
         self._meta = _read_meta(self._file.path)
-        if said.evicting and not self._meta.seen_evicting:
+        if replay.evicting and not self._meta.seen_evicting:
             self._meta = msgspec.structs.replace(self._meta, seen_evicting=True)
-        if said.torn_bytes:
-            self._report_torn(said.torn_bytes)
-        if not said.settled:
+        if replay.torn_bytes:
+            self._report_torn(replay.torn_bytes)
+        if not replay.is_compact:
             self.compact()
 
     def _report_torn(self, torn_bytes: int) -> None:
@@ -168,7 +168,7 @@ class SnapshotWriter:
     def __init__(self, file: LogFile, compact_threshold: int) -> None:
         self._file = file
         self._threshold = compact_threshold
-        self._settled_bytes = file.size
+        self._compact_bytes = file.size
         self._waiting: list[bytes] = []
 
     @classmethod
@@ -185,8 +185,8 @@ class SnapshotWriter:
         """Append the buffered updates and the cursor; return whether `compact` is due."""
         self._waiting.append(pgss.cursor_record(cursor))
         self.flush()
-        grown = self._file.size - self._settled_bytes
-        return grown > max(self._threshold, self._settled_bytes)
+        grown = self._file.size - self._compact_bytes
+        return grown > max(self._threshold, self._compact_bytes)
 
     def flush(self) -> None:
         """Append the buffered updates without a cursor."""
@@ -196,9 +196,9 @@ class SnapshotWriter:
 
     def compact(self) -> None:
         self.flush()
-        said = pgss.replay(self._file.read(), path=str(self._file.path))
-        self._file.replace(pgss.compacted(FoldMap(said.entries).put_records(), said.cursor))
-        self._settled_bytes = self._file.size
+        replay = pgss.replay(self._file.read(), path=str(self._file.path))
+        self._file.replace(pgss.compacted(FoldMap(replay.entries).put_records(), replay.cursor))
+        self._compact_bytes = self._file.size
 
     def close(self) -> None:
         self._file.close()
@@ -213,7 +213,7 @@ class SnapshotWriter:
 def read(path: Path | str) -> LogSnapshot | None:
     """Read a log without changing it; None if it is missing or has neither entries nor cursor."""
     try:
-        with told_as_store_error(path):
+        with os_errors(path):
             data = Path(path).read_bytes()
     except StoreIOError as error:
         if isinstance(error.__cause__, FileNotFoundError):
@@ -221,20 +221,20 @@ def read(path: Path | str) -> LogSnapshot | None:
         raise
     if len(data) < len(pgss.HEADER) and pgss.HEADER.startswith(data):
         return None
-    said = pgss.replay(data, path=str(path))
-    if not said.entries and not said.cursor:
+    replay = pgss.replay(data, path=str(path))
+    if not replay.entries and not replay.cursor:
         return None
-    entries = {key: decode_record(key, record) for key, record in said.entries.items()}
-    return LogSnapshot(said.cursor, entries)
+    entries = {key: decode_record(key, record) for key, record in replay.entries.items()}
+    return LogSnapshot(replay.cursor, entries)
 
 
 def read_store(path: Path | str) -> MemorySnapshot:
     """Read the current state of a log into memory; another process may be writing it."""
     path = Path(path)
-    with told_as_store_error(path):
+    with os_errors(path):
         data = path.read_bytes()
-    said = pgss.replay(data, path=str(path))
-    return MemorySnapshot.holding(FoldMap(said.entries), said.cursor, _read_meta(path))
+    replay = pgss.replay(data, path=str(path))
+    return MemorySnapshot.holding(FoldMap(replay.entries), replay.cursor, _read_meta(path))
 
 
 def load(path: Path | str) -> LogSnapshot | None:

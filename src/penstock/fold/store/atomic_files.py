@@ -26,7 +26,7 @@ WRITE_BYTES = 1024 * 1024
 
 
 @contextmanager
-def told_as_store_error(path: Path | str) -> Iterator[None]:
+def os_errors(path: Path | str) -> Iterator[None]:
     """Turn an OSError into a StoreIOError."""
     try:
         yield
@@ -58,7 +58,7 @@ def write_pieces(fd: int, pieces: Iterable[bytes]) -> int:
 
 def write_new(path: Path, pieces: Iterable[bytes]) -> int:
     """Create a file and sync it, but not its directory; return its size."""
-    with told_as_store_error(path):
+    with os_errors(path):
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         try:
             size = write_pieces(fd, pieces)
@@ -73,7 +73,7 @@ def replace(path: Path, pieces: Iterable[bytes]) -> int:
     beside = temporary_beside(path)
     try:
         size = write_new(beside, pieces)
-        with told_as_store_error(path):
+        with os_errors(path):
             os.rename(beside, path)
     except BaseException:
         with suppress(OSError):
@@ -85,7 +85,7 @@ def replace(path: Path, pieces: Iterable[bytes]) -> int:
 
 def temporary_beside(path: Path) -> Path:
     """Return an unused name in the same directory."""
-    with told_as_store_error(path):
+    with os_errors(path):
         fd, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
         os.close(fd)
         os.unlink(name)
@@ -94,7 +94,7 @@ def temporary_beside(path: Path) -> Path:
 
 def check_writable(path: Path | str) -> None:
     """Write and sync a temporary file beside a path; StoreIOError if the disk rejects it."""
-    with told_as_store_error(path), tempfile.TemporaryFile(dir=Path(path).parent) as file:
+    with os_errors(path), tempfile.TemporaryFile(dir=Path(path).parent) as file:
         file.write(bytes(PROBE_BYTES))
         file.flush()
         os.fsync(file.fileno())
@@ -118,7 +118,7 @@ def sync_directory(path: Path) -> None:
 
 
 def _sync(path: Path, flags: int) -> None:
-    with told_as_store_error(path):
+    with os_errors(path):
         fd = os.open(path, flags | os.O_CLOEXEC)
         try:
             os.fsync(fd)

@@ -4,8 +4,8 @@ Invariant: every update up to the readable cursor is in the store, also after a 
 ahead of the cursor; applying it again changes nothing. A store is a cache of the bucket: its
 contents depend only on the updates it received, the last one per key.
 
-Methods block. Only one thread at a time may call `apply`, `clear`, `settle` and `export_to`. Any
-thread may read at the same time, through the store or a `reader()`.
+Methods block. Only one thread at a time may call `apply`, `clear`, `finish_load` and `export_to`.
+Any thread may read at the same time, through the store or a `reader()`.
 """
 
 from __future__ import annotations
@@ -140,14 +140,14 @@ class SnapshotStore(SnapshotReader):
     def clear(self) -> None:
         """Remove all entries, the cursor and the metadata in one step."""
 
-    def settle(self) -> None:
+    def finish_load(self) -> None:
         """Do the work that a bulk load deferred, before latency matters."""
         if self._extensions is not None:
             self._extensions.catch_up()
 
     def compact(self) -> None:
         """Reclaim disk space of deleted and overwritten entries, as far as the backend can."""
-        self.settle()
+        self.finish_load()
 
     def attach(self, extension: Extension) -> None:
         """Attach an extension, build it if necessary, and update it in every later commit."""

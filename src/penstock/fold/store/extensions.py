@@ -10,7 +10,7 @@ after they are opened.
 
 If a store changes while an extension is not attached, its stamp is removed, so the next `attach`
 rebuilds it. A batch of at least `BULK_UPDATES` is a bulk load: extensions fall behind instead of
-reading back every key, and `settle` rebuilds them once.
+reading back every key, and `finish_load` rebuilds them once.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     SideRows = Mapping[bytes, bytes | None]
 
 BULK_UPDATES = 10_000
-"""A batch of at least this size is a bulk load. The watch loop settles the store after at least as
-many updates, so every bulk load is followed by a rebuild."""
+"""A batch of at least this size is a bulk load. The watch loop calls `finish_load` after at least
+as many updates, so every bulk load is followed by a rebuild."""
 SIDE_ROWS_AT_ONCE = 10_000
 """Number of rows of a rebuilt extension that are committed at a time."""
 STAMPS = b"stamp\0"
@@ -41,7 +41,7 @@ STAMPS = b"stamp\0"
 class Behind(FoldStoreError):
     """A query used an extension that was not rebuilt since a bulk load."""
 
-    hint = "settle the store, or wait until the fold is ready"
+    hint = "call finish_load() on the store, or wait until the fold is ready"
 
 
 class EntryChange:

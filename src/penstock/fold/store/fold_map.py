@@ -37,7 +37,7 @@ class FoldMap:
         self._ordered: list[str] = []
         self._added: set[str] = set()
         self._removed: set[str] = set()
-        self._sorted_anew = bool(self._records)
+        self._order_is_stale = bool(self._records)
         """Changes are not tracked, because there are too many: the next use sorts all keys."""
         self._lock = Lock()
 
@@ -50,7 +50,7 @@ class FoldMap:
             for piece in pieces_of(batch):
                 self.log_bytes += self._folded(piece)
             changed = len(self._added) + len(self._removed)
-            if self._sorted_anew or changed > max(INSERTED_ONE_BY_ONE_MAX, len(self._ordered)):
+            if self._order_is_stale or changed > max(INSERTED_ONE_BY_ONE_MAX, len(self._ordered)):
                 self._forget_order()
 
     def _folded(self, piece: Sequence[KvUpdate]) -> int:
@@ -110,9 +110,9 @@ class FoldMap:
     def _keys(self) -> list[str]:
         """Return the current keys in order; the caller holds the lock."""
         added, removed = self._added, self._removed
-        if self._sorted_anew:
+        if self._order_is_stale:
             self._ordered = sorted(self._records)
-            self._sorted_anew = False
+            self._order_is_stale = False
             return self._ordered
         if not added and not removed:
             return self._ordered
@@ -132,7 +132,7 @@ class FoldMap:
         self._added.clear()
         self._removed.clear()
         self._ordered = []
-        self._sorted_anew = True
+        self._order_is_stale = True
 
     def _change_few(self) -> None:
         keys = self._ordered

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.fold.errors import FoldCorruptedError, FoldFormatError, FoldStoreError, StoreIOError
-from penstock.fold.store.atomic_files import told_as_store_error
+from penstock.fold.store.atomic_files import os_errors
 from penstock.fold.store.contract import (
     PAGE_BYTES_MAX,
     PAGE_ENTRIES,
@@ -78,7 +78,7 @@ class _Tables:
     def transaction(self, *, write: bool = False) -> Iterator[lmdb.Transaction]:
         if self.closed:
             raise FoldStoreError("the store is closed", path=self.path)
-        with told(self.path), self.env.begin(write=write) as txn:
+        with lmdb_errors(self.path), self.env.begin(write=write) as txn:
             yield txn
 
     def side(self) -> lmdb._Database | None:
@@ -91,7 +91,7 @@ class _Tables:
 
     def make_side(self) -> lmdb._Database:
         if self._side is None:
-            with told(self.path):
+            with lmdb_errors(self.path):
                 self._side = self.env.open_db(b"side")
         return self._side
 
@@ -268,9 +268,9 @@ class LmdbSnapshot(ServedByReader):
         return LmdbReader(self._tables)
 
     def copy_to(self, target: Path) -> None:
-        with told_as_store_error(target):
+        with os_errors(target):
             target.mkdir()
-        with told(target):
+        with lmdb_errors(target):
             self._tables.env.copy(str(target), compact=True)
 
     @classmethod
@@ -291,7 +291,7 @@ def hashed(key: bytes) -> bytes:
 
 
 @contextmanager
-def told(path: Path) -> Iterator[None]:
+def lmdb_errors(path: Path) -> Iterator[None]:
     """Convert LMDB errors to fold errors."""
     import lmdb
 
@@ -319,9 +319,9 @@ def _open(
     if find_spec("lmdb") is None:
         raise FoldStoreError("needs the lmdb package: install penstock[lmdb]")
     if not readonly:
-        with told_as_store_error(path):
+        with os_errors(path):
             path.mkdir(exist_ok=True)
-    with told(path):
+    with lmdb_errors(path):
         env = open_map(
             path,
             map_bytes,

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from penstock.fold.errors import StoreIOError, StorePoisoned
 from penstock.fold.store.atomic_files import (
+    os_errors,
     sync_directory,
     temporary_beside,
-    told_as_store_error,
     write_all,
     write_pieces,
 )
@@ -41,7 +41,7 @@ class LogFile:
     @classmethod
     def open(cls, path: Path, *, sync: bool) -> Self:
         """Open or create the file, and lock it."""
-        with told_as_store_error(path):
+        with os_errors(path):
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
             try:
                 _lock(fd, path)
@@ -54,7 +54,7 @@ class LogFile:
                 raise
 
     def read(self) -> bytes:
-        with told_as_store_error(self.path):
+        with os_errors(self.path):
             return _read_all(self._fd)
 
     def append(self, data: bytes) -> None:
@@ -74,10 +74,10 @@ class LogFile:
         self.check()
         beside = temporary_beside(self.path)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
-        with told_as_store_error(self.path):
+        with os_errors(self.path):
             fd = os.open(beside, flags, 0o644)
         try:
-            with told_as_store_error(self.path):
+            with os_errors(self.path):
                 _lock(fd, beside)
                 size = write_pieces(fd, pieces)
                 os.fsync(fd)
@@ -103,7 +103,7 @@ class LogFile:
         """
         aside = self.path.with_name(self.path.name + suffix)
         beside = temporary_beside(aside)
-        with told_as_store_error(aside):
+        with os_errors(aside):
             os.link(self.path, beside)
             os.rename(beside, aside)
         return aside

@@ -177,7 +177,7 @@ def replay_records(const uint8_t[::1] view, Py_ssize_t start, dict records):
     cdef const uint8_t* data = &view[0] if size else NULL
     cdef Record record
     cdef int verdict = V_END
-    cdef bint evicting = False, settled = True
+    cdef bint evicting = False, is_compact = True
     cdef bytes cursor = b""
     cdef PyObject* old
     while start < size:
@@ -187,7 +187,7 @@ def replay_records(const uint8_t[::1] view, Py_ssize_t start, dict records):
         begun = start
         start = record.stop
         if record.kind == CURSOR:
-            settled = settled and not cursor
+            is_compact = is_compact and not cursor
             cursor = data[record.version:record.version + record.version_size]
             evicting = evicting or record.evicting
             continue
@@ -195,17 +195,17 @@ def replay_records(const uint8_t[::1] view, Py_ssize_t start, dict records):
         old = PyDict_GetItem(records, name)
         if old != NULL:
             live -= put_bytes(record.key_size, <object>old)
-            settled = False
+            is_compact = False
         if record.kind == PUT:
             live += record.stop - begun
             PyDict_SetItem(records, name, value_record(
                 <const char*>data + record.version, record.version_size,
                 <const char*>data + record.value, record.value_size))
         else:
-            settled = False
+            is_compact = False
             if old != NULL:
                 PyDict_DelItem(records, name)
-    return start, END, cursor, bool(evicting), bool(settled), live
+    return start, END, cursor, bool(evicting), bool(is_compact), live
 
 
 def find_record(const uint8_t[::1] view, Py_ssize_t start, Py_ssize_t work_bytes_max):

@@ -38,7 +38,7 @@ records reach the limit."""
 _MEMO_EVICTING = 1
 _U16 = struct.Struct("<H")
 _U32 = struct.Struct("<I")
-_WHAT_NOBODY_WROTE = {
+_IMPOSSIBLE = {
     log_scan.BAD_TYPE: "a record of no known type",
     log_scan.BAD_ZEROS: "zeros before something else",
     log_scan.BAD_VERSION: f"a version of more than {TOKEN_BYTES_MAX} bytes",
@@ -97,7 +97,7 @@ class LogReplay(NamedTuple):
     cursor: WatchCursor
     evicting: bool
     """A cursor record has the flag that the bucket may evict current values (`seen_evicting`)."""
-    settled: bool
+    is_compact: bool
     """No record is redundant: a rewrite would not make the file shorter."""
     torn_bytes: int
     """Length of the torn tail; 0 if the file ends with a whole record."""
@@ -110,16 +110,16 @@ def replay(data: bytes | mmap, *, path: str = "") -> LogReplay:
     check_header(data, path)
     entries: dict[str, bytes] = {}
     try:
-        end, verdict, cursor, evicting, settled, live_bytes = log_scan.replay_records(
+        end, verdict, cursor, evicting, is_compact, live_bytes = log_scan.replay_records(
             data, len(HEADER), entries
         )
     except UnicodeDecodeError as error:
         raise FoldFormatError("a key is not UTF-8", path=path) from error
     _check_verdict(data, end, verdict, path)
     if not entries and not cursor and len(data) > len(HEADER):
-        settled = False  # rewrite: a record appended after these bytes would not be read
+        is_compact = False  # rewrite: a record appended after these bytes would not be read
     torn_bytes = len(data) - end if verdict == log_scan.TORN else 0
-    return LogReplay(entries, WatchCursor(cursor), evicting, settled, torn_bytes, live_bytes)
+    return LogReplay(entries, WatchCursor(cursor), evicting, is_compact, torn_bytes, live_bytes)
 
 
 def read_updates(
@@ -175,5 +175,5 @@ def _check_verdict(data: bytes | mmap, end: int, verdict: int, path: str) -> Non
             )
     elif verdict == log_scan.DAMAGED:
         raise FoldCorruptedError(f"wrong checksum at byte {end}", path=path)
-    elif verdict in _WHAT_NOBODY_WROTE:
-        raise FoldFormatError(f"{_WHAT_NOBODY_WROTE[verdict]} at byte {end}", path=path)
+    elif verdict in _IMPOSSIBLE:
+        raise FoldFormatError(f"{_IMPOSSIBLE[verdict]} at byte {end}", path=path)

@@ -30,7 +30,7 @@ from penstock.fold.errors import (
     StoreIOError,
     StorePoisoned,
 )
-from penstock.fold.store.atomic_files import told_as_store_error
+from penstock.fold.store.atomic_files import os_errors
 from penstock.fold.store.contract import (
     PAGE_BYTES_MAX,
     PAGE_ENTRIES,
@@ -68,7 +68,7 @@ METADATA_BLOCK_BYTES = 4 * KIB
 FILTER_BITS_PER_KEY = 10
 SYNC_BYTES = 1 * MIB
 JOBS_MAX = 16
-SETTLE_POLL_SECONDS = 0.01
+COMPACTION_POLL_SECONDS = 0.01
 FAMILIES = ("data", "meta")
 _CURSOR, _ORIGIN, _SIDE = b"cursor", b"origin", b"side\0"
 _DEBTS = ("mem-table-flush-pending", "compaction-pending", "num-running-compactions")
@@ -149,12 +149,12 @@ class RocksDbReader(SnapshotReader):
         return read_meta(self._meta(_ORIGIN), self._path)
 
     def get(self, key: str) -> KvEntry | None:
-        with told(self._path):
+        with rocks_errors(self._path):
             record: bytes | None = self._data.get(key.encode())
         return None if record is None else decode_record(key, record)
 
     def get_many(self, keys: Sequence[str]) -> list[KvEntry | None]:
-        with told(self._path):
+        with rocks_errors(self._path):
             records = cast("list[bytes | None]", self._data[[key.encode() for key in keys]])
         return [
             None if record is None else decode_record(key, record)
@@ -168,7 +168,7 @@ class RocksDbReader(SnapshotReader):
         floor = max(raw, b"" if after is None else after.encode() + b"\0")
         found: list[KvEntry] = []
         size = 0
-        with told(self._path):
+        with rocks_errors(self._path):
             for key, record in self._data.items(from_key=floor, read_opt=_scan_options()):
                 key = cast("bytes", key)
                 if not key.startswith(raw) or len(found) == limit or size >= PAGE_BYTES_MAX:
@@ -179,13 +179,13 @@ class RocksDbReader(SnapshotReader):
 
     def count(self, prefix: str = "") -> int:
         raw = prefix.encode()
-        with told(self._path):
+        with rocks_errors(self._path):
             keys = self._data.keys(from_key=raw, read_opt=_scan_options())
             return sum(1 for _ in takewhile(lambda key: cast("bytes", key).startswith(raw), keys))
 
     def side(self, prefix: bytes, *, after: bytes = b"") -> list[tuple[bytes, bytes]]:
         wanted = _SIDE + prefix
-        with told(self._path):
+        with rocks_errors(self._path):
             rows = self._meta_family.items(
                 from_key=max(wanted, _SIDE + after + b"\0"), read_opt=_scan_options()
             )
@@ -199,7 +199,7 @@ class RocksDbReader(SnapshotReader):
             self._database.close()
 
     def _meta(self, name: bytes) -> bytes:
-        with told(self._path):
+        with rocks_errors(self._path):
             raw: bytes | None = self._meta_family.get(name)
         return raw or b""
 
@@ -249,16 +249,16 @@ class RocksDbSnapshot(ServedByReader):
         self._write(_removals(self._database))
         self._emptied()
 
-    def settle(self) -> None:
+    def finish_load(self) -> None:
         """Rebuild extensions, flush, and wait until no compaction is pending."""
-        super().settle()
+        super().finish_load()
         with self._writing():
             self._on_each(methodcaller("flush", True))
             while any(self._debt(name) for name in _DEBTS):
-                time.sleep(SETTLE_POLL_SECONDS)
+                time.sleep(COMPACTION_POLL_SECONDS)
 
     def compact(self) -> None:
-        self.settle()
+        self.finish_load()
         with self._writing():
             self._on_each(methodcaller("compact_range", None, None))
 
@@ -268,7 +268,7 @@ class RocksDbSnapshot(ServedByReader):
     def copy_to(self, target: Path) -> None:
         from rocksdict import Checkpoint
 
-        with told(target):
+        with rocks_errors(target):
             Checkpoint(self._database.db).create_checkpoint(str(target))
 
     def close(self) -> None:
@@ -280,7 +280,7 @@ class RocksDbSnapshot(ServedByReader):
         if self._poison:
             raise StorePoisoned(self._poison, path=self._path)
         try:
-            with told(self._path):
+            with rocks_errors(self._path):
                 yield
         except StoreIOError as error:
             self._poison = f"an earlier write failed: {error.__cause__}"
@@ -355,7 +355,7 @@ def _add_side(writes: WriteBatch, rows: SideRows, database: _Database) -> None:
 
 
 @contextmanager
-def told(path: Path) -> Iterator[None]:
+def rocks_errors(path: Path) -> Iterator[None]:
     """Convert RocksDB errors, which are plain Exceptions, to fold errors."""
     from rocksdict import DbClosedError
 
@@ -384,11 +384,11 @@ def _connect(
     except ImportError as error:
         raise FoldStoreError("needs the rocksdict package: install penstock[rocksdb]") from error
     if not readonly:
-        with told_as_store_error(path):
+        with os_errors(path):
             path.mkdir(exist_ok=True)
     families = _families(cache_bytes, write_buffer_bytes)
     access = AccessType.read_only() if readonly else AccessType.read_write()
-    with told(path):
+    with rocks_errors(path):
         return Rdict(str(path), _database_options(), families, access)
 
 

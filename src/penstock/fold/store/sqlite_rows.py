@@ -33,10 +33,10 @@ def rows_of(batch: Sequence[KvUpdate]) -> tuple[list[Row], list[tuple[bytes]]]:
     for piece in pieces_of(batch):
         last.update(_columns(piece) if isinstance(piece, Updates) else map(_change, piece))
     puts = [row for row in last.values() if row is not None]
-    gone = [(key,) for key, row in last.items() if row is None] if len(puts) < len(last) else []
+    deletes = [(key,) for key, row in last.items() if row is None] if len(puts) < len(last) else []
     puts.sort(key=_KEY)
-    gone.sort()
-    return puts, gone
+    deletes.sort()
+    return puts, deletes
 
 
 def _change(update: KvUpdate) -> tuple[bytes, Row | None]:

@@ -70,7 +70,7 @@ class SqliteReader(SnapshotReader):
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = Lock()
-        with told(path):
+        with sqlite_errors(path):
             self._db: sqlite3.Connection | None = connect(path)
             self._db.execute("PRAGMA query_only=1")
 
@@ -117,7 +117,7 @@ class SqliteReader(SnapshotReader):
         where, bounds = _bounds(prefix.encode(), None if after is None else after.encode())
         found: list[KvEntry] = []
         size = 0
-        with self._lock, told(self._path):
+        with self._lock, sqlite_errors(self._path):
             rows = self._connection().execute(
                 f"SELECT {_COLUMNS} FROM data {where} ORDER BY k LIMIT ?", (*bounds, limit)
             )
@@ -131,7 +131,7 @@ class SqliteReader(SnapshotReader):
 
     def count(self, prefix: str = "") -> int:
         where, bounds = _bounds(prefix.encode(), None)
-        with self._lock, told(self._path):
+        with self._lock, sqlite_errors(self._path):
             (count,) = self._connection().execute(f"SELECT count(*) FROM data {where}", bounds)
         return cast("int", count[0])
 
@@ -154,13 +154,13 @@ class SqliteReader(SnapshotReader):
         return self._db
 
     def _meta(self, name: str) -> bytes:
-        with self._lock, told(self._path):
+        with self._lock, sqlite_errors(self._path):
             db = self._connection()
             row = db.execute("SELECT v FROM meta WHERE k = ?", (name,)).fetchone()
         return cast("bytes", row[0]) if row else b""
 
     def _rows(self, statement: str, values: Sequence[object]) -> list[Any]:
-        with self._lock, told(self._path):
+        with self._lock, sqlite_errors(self._path):
             return self._connection().execute(statement, values).fetchall()
 
     def _entry(self, row: _Row) -> KvEntry:
@@ -205,7 +205,7 @@ class SqliteSnapshot(ServedByReader):
         `tables` are application tables that change in the transaction of each batch; a file that
         has such tables rejects batches if it is opened without them."""
         path = Path(path)
-        with told(path):
+        with sqlite_errors(path):
             db = connect(path)
             try:
                 _prepare(db, path, sync=sync, cache_bytes=cache_bytes)
@@ -221,10 +221,10 @@ class SqliteSnapshot(ServedByReader):
     ) -> None:
         if batch:
             self._check_tables()
-        puts, gone = rows_of(batch)
+        puts, deletes = rows_of(batch)
         with self._extended(batch, cursor, meta) as side, self._transaction() as db:
             db.executemany("INSERT OR REPLACE INTO data VALUES (?,?,?,?,?)", puts)
-            db.executemany("DELETE FROM data WHERE k = ?", gone)
+            db.executemany("DELETE FROM data WHERE k = ?", deletes)
             if self._tables is not None:
                 other_log = self._other_log(db, meta)
                 self._tables.change(db, batch, cursor.rank, other_log=other_log)
@@ -258,29 +258,29 @@ class SqliteSnapshot(ServedByReader):
                 "it has tables that would miss this: open it with them", path=self._path
             )
 
-    def settle(self) -> None:
-        super().settle()
-        with told(self._path):
+    def finish_load(self) -> None:
+        super().finish_load()
+        with sqlite_errors(self._path):
             db = self._connection()
             db.execute("PRAGMA optimize")
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def compact(self) -> None:
-        with told(self._path):
+        with sqlite_errors(self._path):
             self._connection().execute("VACUUM")
-        self.settle()
+        self.finish_load()
 
     def reader(self) -> SqliteReader:
         self._connection()
         return SqliteReader(self._path)
 
     def copy_to(self, target: Path) -> None:
-        with told(target):
+        with sqlite_errors(target):
             self._connection().execute("VACUUM INTO ?", (os.fspath(target),))
 
     @classmethod
     def check_payload(cls, path: Path) -> None:
-        with told(path), closing(connect(path)) as db:
+        with sqlite_errors(path), closing(connect(path)) as db:
             check_format(db, path)
             owned = has_tables(db)
             for kind, name, table in db.execute("SELECT type, name, tbl_name FROM sqlite_master"):
@@ -292,7 +292,7 @@ class SqliteSnapshot(ServedByReader):
         self._read.close()
         db, self._db = self._db, None
         if db is not None:
-            with told(self._path):
+            with sqlite_errors(self._path):
                 db.close()
 
     def _connection(self) -> sqlite3.Connection:
@@ -311,7 +311,7 @@ class SqliteSnapshot(ServedByReader):
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         db = self._connection()
-        with told(self._path):
+        with sqlite_errors(self._path):
             db.execute("BEGIN IMMEDIATE")
             try:
                 yield db
@@ -329,7 +329,7 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 @contextmanager
-def told(path: Path) -> Iterator[None]:
+def sqlite_errors(path: Path) -> Iterator[None]:
     """Convert SQLite errors to fold errors."""
     try:
         yield
@@ -343,7 +343,7 @@ def told(path: Path) -> Iterator[None]:
 
 
 def check_format(db: sqlite3.Connection, path: Path) -> None:
-    with told(path):
+    with sqlite_errors(path):
         (application,) = db.execute("PRAGMA application_id").fetchone()
         (version,) = db.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION_ID:
@@ -374,8 +374,8 @@ def _set(db: sqlite3.Connection, name: str, value: bytes) -> None:
 
 def _write_side(db: sqlite3.Connection, rows: SideRows) -> None:
     if rows:
-        gone = [(key,) for key, value in rows.items() if value is None]
-        db.executemany("DELETE FROM side WHERE k = ?", gone)
+        deletes = [(key,) for key, value in rows.items() if value is None]
+        db.executemany("DELETE FROM side WHERE k = ?", deletes)
         kept = sorted(row for row in rows.items() if row[1] is not None)
         db.executemany("INSERT OR REPLACE INTO side VALUES (?,?)", kept)
 

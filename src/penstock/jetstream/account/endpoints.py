@@ -164,7 +164,7 @@ class ApiCall(NamedTuple):
     names: list[str]
     request: Request
     now_ns: int
-    is_heard: bool = True
+    has_reader: bool = True
     """Whether a subscriber receives the response; if not, the handler need not build it."""
 
 
@@ -207,8 +207,8 @@ class Endpoints:
                 endpoint = endpoint._replace(response=SystemResponse)
             self._answer(endpoint, request, refused)
             return None
-        is_heard = self._has_reader(request) or self._is_watched(endpoint)
-        call = ApiCall(self._assets, self._port, names, request, now_ns, is_heard)
+        has_reader = self._has_reader(request) or self._is_watched(endpoint)
+        call = ApiCall(self._assets, self._port, names, request, now_ns, has_reader)
         try:
             outcome = endpoint.handler(call)
         except Exception as error:
@@ -277,18 +277,18 @@ class Endpoints:
         if outcome is None:
             return
         try:
-            said = self._said(endpoint, request, outcome)
+            effects = self._reply_effects(endpoint, request, outcome)
         except Exception as error:
             self._fail(endpoint, request, error)
         else:
-            self._send(outcome, said)
+            self._send(outcome, effects)
 
     def _fail(self, endpoint: Endpoint, request: Request, error: Exception) -> None:
         """Log that a handler raised, and reply with an error."""
         self._port.failed(request, error)
-        self._send(FAILED, self._said(endpoint, request, FAILED))
+        self._send(FAILED, self._reply_effects(endpoint, request, FAILED))
 
-    def _said(self, endpoint: Endpoint, request: Request, outcome: Reply) -> list[Effect]:
+    def _reply_effects(self, endpoint: Endpoint, request: Request, outcome: Reply) -> list[Effect]:
         """Return the reply and the audit event, as far as they have subscribers.
 
         If this raises, nothing has been sent.
@@ -299,10 +299,10 @@ class Endpoints:
         else:
             response = outcome.response if isinstance(outcome, HeldRequest) else outcome
         effects: list[Effect] = []
-        is_heard = self._has_reader(request)
+        has_reader = self._has_reader(request)
         is_watched = self._is_watched(endpoint, is_error=is_error)
-        payload = encode(response) if is_heard or is_watched else b""
-        if is_heard:
+        payload = encode(response) if has_reader or is_watched else b""
+        if has_reader:
             header = outcome.header if isinstance(outcome, HeldRequest) else b""
             effects.append(Send(request.reply, payload, header))
         if is_watched:

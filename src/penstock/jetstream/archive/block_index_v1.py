@@ -39,10 +39,10 @@ _NODE_BYTES: Final = 8 + _NODE_BITS // 8 + 2
 def read_index(data: bytes) -> Iterator[ArchiveExtent | RemovedRange]:
     """Yield the removed sequences, then the stream's totals; nothing if the file is unreadable."""
     try:
-        extent, gone = _read(data)
+        extent, removals = _read(data)
     except (ValueError, InvalidArchive):
         return
-    yield from gone
+    yield from removals
     yield extent
 
 
@@ -64,12 +64,12 @@ def _read(data: bytes) -> tuple[ArchiveExtent, list[RemovedRange]]:
     check_extent(state)
     for _ in range(numbers.unsigned()):
         _pass_subject(numbers, version)
-    gone = []
+    removals = []
     for _ in range(numbers.unsigned()):
         removed = _pass_block(numbers, version)
         if removed:
-            gone.append(RemovedRange(_read_set(numbers)))
-    return ArchiveExtent(state), gone
+            removals.append(RemovedRange(_read_set(numbers)))
+    return ArchiveExtent(state), removals
 
 
 def _pass_subject(numbers: Varints, version: int) -> None:

@@ -102,7 +102,7 @@ class Restore:
         self._admit = admit
         self._serve = serve
         self._start_ns = now_ns
-        self._heard_ns = now_ns
+        self._active_ns = now_ns
         self._chunks: deque[_Chunk] = deque()
         self._queued = self._total = 0
         self._inflater = S2Inflater()
@@ -118,7 +118,7 @@ class Restore:
 
     def received(self, reply: str, payload: bytes, now_ns: int) -> None:
         """Queue a chunk; an empty one is the last."""
-        self._heard_ns = now_ns
+        self._active_ns = now_ns
         if self._phase is not _Phase.RECEIVING:
             return
         if not reply:
@@ -143,7 +143,7 @@ class Restore:
 
     def next_deadline_ns(self) -> int | None:
         waits = self._phase is _Phase.RECEIVING and not self.is_over
-        return self._heard_ns + IDLE_NS if waits else None
+        return self._active_ns + IDLE_NS if waits else None
 
     def abandon(self) -> None:
         self.is_over = True
@@ -186,7 +186,7 @@ class Restore:
             effects = (Send(self._reply),)
             self._reply = ""
         if not self._chunks:
-            if effects or now_ns < self._heard_ns + IDLE_NS:
+            if effects or now_ns < self._active_ns + IDLE_NS:
                 return TransferStep(effects)
             self._fail("stalled")
             self.is_over = self._rebuilding is None

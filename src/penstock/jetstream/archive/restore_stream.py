@@ -70,8 +70,8 @@ class Rebuilding:
         self.store = self._open()
         state = self.store.state()
         self._last_seq, self._last_ts_ns = state.last_seq, state.last_ts_ns
-        self._told_last_seq = 0
-        self._told_last_ts_ns = 0
+        self._state_last_seq = 0
+        self._state_last_ts_ns = 0
         self._consumers: dict[str, tuple[ConsumerConfig, SavedConsumer]] = {}
         self._consumer_files: dict[str, ConsumerFiles] = {}
         self._host: StreamHost | None = None
@@ -141,7 +141,7 @@ class Rebuilding:
         if not 0 <= state.last_seq <= SEQ_MAX:
             raise InvalidArchive("invalid stream state: no sequence is left")
         self._check_room(state.bytes - self._held)
-        self._told_last_seq, self._told_last_ts_ns = state.last_seq, state.last_ts
+        self._state_last_seq, self._state_last_ts_ns = state.last_seq, state.last_ts
         if state.first_seq - 1 > self._last_seq:
             self._skip_to(state.first_seq - 1, 0)
         elif self.store.state().first_seq < state.first_seq:
@@ -225,8 +225,8 @@ class Rebuilding:
 
     def complete(self) -> None:
         """Add the missing sequences at the end: all items were taken."""
-        if self._last_seq < self._told_last_seq:
-            self._skip_to(self._told_last_seq, self._told_last_ts_ns)
+        if self._last_seq < self._state_last_seq:
+            self._skip_to(self._state_last_seq, self._state_last_ts_ns)
         if self.store.state().msgs < self._last_seq:
             # Messages that it lacks may have been lost before the archive was written.
             self.store.note_lost(self._last_seq)

@@ -45,7 +45,7 @@ INTEREST_NS: Final = 2 * SECOND_NS
 STEP_BYTES: Final = 256 << 10
 """Bytes of messages read in one step, before others have a turn."""
 STEP_MESSAGES: Final = 100
-RANGES_TOLD_MAX: Final = 16
+RANGES_SENT_MAX: Final = 16
 """Ranges of damaged messages that the report lists."""
 
 WHOLE: Final = b"NATS/1.0 204\r\n\r\n"
@@ -151,8 +151,8 @@ class SnapshotSession:
             # interest before the receiver is ready.
             return TransferStep()
         if not self._has_interest(self._to):
-            gone = self._has_reader or now_ns >= self._deadline_ns
-            return self._end(NO_INTEREST, "no interest", now_ns) if gone else TransferStep()
+            is_over = self._has_reader or now_ns >= self._deadline_ns
+            return self._end(NO_INTEREST, "no interest", now_ns) if is_over else TransferStep()
         if not self._has_reader:
             self._has_reader = True
             self._deadline_ns = now_ns + ACK_NS
@@ -225,7 +225,7 @@ class SnapshotSession:
         """Report damage and end the archive: everything readable is read."""
         damaged = [each for each in self._host.stream.store.state().damaged if self._is_part(each)]
         if damaged:
-            listed = [f"{first}-{last}" for first, last in damaged[:RANGES_TOLD_MAX]]
+            listed = [f"{first}-{last}" for first, last in damaged[:RANGES_SENT_MAX]]
             ranges = ", ".join(listed + ["..."] * (len(damaged) > len(listed)))
             self.problem = (
                 f"stream {self._host.name}: messages {ranges} are damaged, and not in the snapshot"

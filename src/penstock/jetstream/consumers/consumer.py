@@ -150,12 +150,12 @@ class Consumer:
         out: list[Effect] = []
         self._note_use(now_ns)
         was_stalled = self._delivery.is_stalled
-        said = parse_ack(payload)
-        answered = self._ack_processor.apply_ack(ref, said, now_ns, out)
+        ack = parse_ack(payload)
+        answered = self._ack_processor.apply_ack(ref, ack, now_ns, out)
         if answered and reply:
             out.append(Send(reply))
-        if said.verb is Verb.NEXT:
-            out += self.request(reply, b"", said.pull, now_ns)
+        if ack.verb is Verb.NEXT:
+            out += self.request(reply, b"", ack.pull, now_ns)
         elif was_stalled or self._outstanding.queue:
             self._delivery.pump(now_ns, out)
         return Acked(out, self.take_acked())

@@ -108,10 +108,10 @@ class PullSide:
         if refused is not None:
             out.append(Send(reply, header=status_lines.line(refused)))
             return False
-        said = self._refusal(request, queued_again, now_ns, out)
-        if said is not None:
-            if said:
-                out.append(Send(reply, header=said))
+        status = self._refusal(request, queued_again, now_ns, out)
+        if status is not None:
+            if status:
+                out.append(Send(reply, header=status))
             return False
         self.last_active_ns = now_ns
         self.queue.add(Waiting(reply, request, now_ns))
@@ -129,9 +129,9 @@ class PullSide:
         if self.queue.is_full and now_ns - self._swept_ns > SWEEP_PAUSE_NS:
             self.sweep(now_ns, out)
         if request.no_wait:
-            said = self._refuse_no_wait(request, queued_again, now_ns, out)
-            if said is not None:
-                return said
+            status = self._refuse_no_wait(request, queued_again, now_ns, out)
+            if status is not None:
+                return status
         if self.queue.is_full:
             # A client with heartbeats detects this itself; a reply would make it send a new request
             # at once.
@@ -167,7 +167,7 @@ class PullSide:
         need_pin = not self.pin.id and self._cfg.priority_policy is PriorityPolicy.PINNED_CLIENT
         cycled = 0
         while (waiting := self.queue.head()) is not None:
-            match self._judge(waiting, size, need_pin=need_pin, now_ns=now_ns, out=out):
+            match self._decide(waiting, size, need_pin=need_pin, now_ns=now_ns, out=out):
                 case PullDecision.SERVE:
                     self.queue.serve(waiting)
                     self.last_active_ns = now_ns
@@ -221,7 +221,7 @@ class PullSide:
             if got:
                 self.served(waiting, out)
 
-    def _judge(
+    def _decide(
         self, waiting: Waiting, size: int, *, need_pin: bool, now_ns: int, out: list[Effect]
     ) -> PullDecision:
         if waiting.is_over(now_ns):
@@ -335,8 +335,8 @@ class PullSide:
         self.last_active_ns = max(self.last_active_ns, waiting.expires_ns)
 
     def _end(self, waiting: Waiting, text: str, out: list[Effect]) -> None:
-        said = status_lines.line_with_rest(text, waiting.left, waiting.bytes_left)
-        out.append(Send(waiting.reply, header=said))
+        status = status_lines.line_with_rest(text, waiting.left, waiting.bytes_left)
+        out.append(Send(waiting.reply, header=status))
 
 
 def _fits(waiting: Waiting, size: int) -> bool:

@@ -131,8 +131,8 @@ class PushSide:
         """Send a heartbeat if one is due."""
         if self.heartbeat_at_ns is None or now_ns < self.heartbeat_at_ns:
             return
-        said = status_lines.heartbeat(*position, stalled_on=self.asked)
-        out.append(Send(self._cfg.deliver_subject, header=said))
+        line = status_lines.heartbeat(*position, stalled_on=self.asked)
+        out.append(Send(self._cfg.deliver_subject, header=line))
         if outstanding and self._acks_by_flow and not self.asked:
             self._ask(out)  # at the end of the stream nothing else triggers an ack
         self.heartbeat_at_ns = now_ns + self._cfg.idle_heartbeat

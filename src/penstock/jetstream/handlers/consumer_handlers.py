@@ -268,7 +268,7 @@ def list_all(call: ApiCall) -> Outcome | Steps:
 
 def _list(call: ApiCall, host: StreamHost, page: ListPage) -> Steps:
     shown: list[ConsumerInfo] = []
-    for at, name in enumerate(page.names if call.is_heard else ()):
+    for at, name in enumerate(page.names if call.has_reader else ()):
         consumer = host.consumers.get(name)  # a consumer may be deleted between two steps
         if consumer is not None:
             shown.append(show_consumer(consumer, call.now_ns, in_list=True))

@@ -241,13 +241,13 @@ def _undo_update(call: ApiCall, host: StreamHost, old: StreamConfig) -> None:
             host.propose(Update(call.now_ns, old))
             call.assets.changed(host, new)
 
-    def tell() -> None:
+    def publish_advisory() -> None:
         host.config_changed(call.now_ns)
 
     def serve() -> None:
         call.port.serve(host)
 
-    for step in (restore, tell, serve):
+    for step in (restore, publish_advisory, serve):
         try:
             step()
         except Exception as error:
@@ -300,7 +300,7 @@ def list_all(call: ApiCall) -> Outcome | Steps:
 
 def _list(call: ApiCall, page: ListPage) -> Steps:
     shown: list[StreamInfo] = []
-    for at, name in enumerate(page.names if call.is_heard else ()):
+    for at, name in enumerate(page.names if call.has_reader else ()):
         host = call.assets.hosts.get(name)  # a stream may be deleted between two steps
         if host is not None:
             shown.append(show_stream(call.assets, host, call.now_ns, in_list=True))

@@ -245,21 +245,21 @@ class SourceReader:
 
     def answered(self, msg: Inbound, now_ns: int) -> None:
         """Handle the origin's reply to the request."""
-        said = read_answer(msg.header, msg.payload)
-        if isinstance(said, str):
-            said = self._failed(said)
+        answer = read_answer(msg.header, msg.payload)
+        if isinstance(answer, str):
+            answer = self._failed(answer)
         if (
-            isinstance(said, ConsumerCreated)
+            isinstance(answer, ConsumerCreated)
             and self.source.consumer is not None
-            and not said.acks_by_flow
+            and not answer.acks_by_flow
         ):
-            said = _MIRROR_BY_FLOW if self._is_mirror else _SOURCE_BY_FLOW
-        if isinstance(said, ApiError):
-            self._refused(said, now_ns)
+            answer = _MIRROR_BY_FLOW if self._is_mirror else _SOURCE_BY_FLOW
+        if isinstance(answer, ApiError):
+            self._refused(answer, now_ns)
             return
         self._fails = 0
         try:
-            self._connect(said, now_ns)
+            self._connect(answer, now_ns)
         except StoreError as error:
             self._host.broken(error)
             self._again(now_ns, failed=True)
@@ -268,14 +268,14 @@ class SourceReader:
         made = refusals.MIRROR_CONSUMER_SETUP_FAILED if self._is_mirror else _SOURCE_FAILED
         return made(err=why)
 
-    def _refused(self, said: ApiError, now_ns: int) -> None:
-        if said.err_code == refusals.CONSUMER_STREAM_IDENTITY_MISMATCH.err_code:
+    def _refused(self, answer: ApiError, now_ns: int) -> None:
+        if answer.err_code == refusals.CONSUMER_STREAM_IDENTITY_MISMATCH.err_code:
             # The origin was deleted and created again: nothing of the new stream is stored here.
             self.progress.restart()
             self._is_recreated = True
             self._again(now_ns)
             return
-        self.error = said
+        self.error = answer
         self._again(now_ns, failed=True)
 
     def _connect(self, made: ConsumerCreated, now_ns: int) -> None:

@@ -207,20 +207,20 @@ def read_answer(header: bytes, payload: bytes) -> ConsumerCreated | ApiError | s
     """Parse the origin's reply: a consumer, an API error, or an error text if it is unusable."""
     try:
         check_nesting(payload)
-        said = _ANSWER.decode(payload)
+        answer = _ANSWER.decode(payload)
     except ValueError:
         return NOT_AN_ANSWER
-    if said.error is not None:
-        return ApiError(said.error.code, said.error.err_code, said.error.description)
-    if said.config is None or not said.name:
+    if answer.error is not None:
+        return ApiError(answer.error.code, answer.error.err_code, answer.error.description)
+    if answer.config is None or not answer.name:
         return NOT_AN_ANSWER
-    if not 0 <= said.delivered.stream_seq <= SEQ_MAX:
+    if not 0 <= answer.delivered.stream_seq <= SEQ_MAX:
         return f"its sequences are larger than {SEQ_MAX}"
     return ConsumerCreated(
-        consumer=said.name,
-        deliver_subject=said.config.deliver_subject,
-        delivered_seq=said.delivered.stream_seq,
-        pending=said.num_pending,
-        acks_by_flow=said.config.ack_policy == AckPolicy.FLOW_CONTROL,
+        consumer=answer.name,
+        deliver_subject=answer.config.deliver_subject,
+        delivered_seq=answer.delivered.stream_seq,
+        pending=answer.num_pending,
+        acks_by_flow=answer.config.ack_policy == AckPolicy.FLOW_CONTROL,
         identity=(headers.get(header, STREAM_IDENTITY) or b"").decode(errors="replace"),
     )

@@ -261,13 +261,13 @@ class Applier:
             return together([store.remove_span(*span) for span in spans_of(entry.seqs)])
         removed = NOTHING_REMOVED
         for seq in entry.seqs:
-            gone = store.erase(seq)
-            if isinstance(gone, Cold):
+            erased = store.erase(seq)
+            if isinstance(erased, Cold):
                 # The block was in memory when this was planned. If it no longer is, remove the
                 # message without overwriting it.
-                gone = store.remove(seq)
-            if gone is not None:
-                removed = merged(removed, gone)
+                erased = store.remove(seq)
+            if erased is not None:
+                removed = merged(removed, erased)
         return removed
 
     def _skip(self, entry: Skip) -> Applied:

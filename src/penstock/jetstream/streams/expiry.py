@@ -67,13 +67,13 @@ class StreamExpiry:
     def _leave_markers(self, now_ns: int, entries: list[Entry], effects: list[Effect]) -> None:
         plan_state = self._plan_state
         leaving: dict[str, int] = {}
-        gone: list[int] = []
+        expired: list[int] = []
         for seq in plan_state.store.due(now_ns, at_most=PER_TICK_MAX):
             record = plan_state.store.load(seq, unsynced=True)
             if isinstance(record, Cold):
                 effects.append(Fetch(record))
                 break
-            gone.append(seq)
+            expired.append(seq)
             if isinstance(record, Missing):
                 continue
             held = plan_state.store.subject_states(record.subject)[record.subject].msgs
@@ -81,9 +81,9 @@ class StreamExpiry:
             if leaving[record.subject] == held and not _is_marker(record):
                 marker = self._marker(record.subject, now_ns)
                 entries += [marker] if isinstance(marker, Publish) else []
-        if gone:
+        if expired:
             # A marker's rollup removes its subject's messages; a rejected marker removes nothing.
-            entries.append(Remove(now_ns, tuple(gone)))
+            entries.append(Remove(now_ns, tuple(expired)))
 
     def _marker(self, subject: str, now_ns: int) -> object:
         ttl_ns = self._plan_state.cfg.subject_delete_marker_ttl // SECOND_NS * SECOND_NS

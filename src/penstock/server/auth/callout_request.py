@@ -62,24 +62,24 @@ def verdict(
     if not answer:
         return LoginRefused("auth callout violation: no reason supplied")
     try:
-        said = decode(answer.decode("utf-8", "replace"), CalloutAnswer)
-        if said.about.issuer != callout.issuer:
+        response = decode(answer.decode("utf-8", "replace"), CalloutAnswer)
+        if response.about.issuer != callout.issuer:
             return LoginRefused("wrong issuer for auth callout response")
-        fault = _answer_fault(said, user_key, server_id)
+        fault = _answer_fault(response, user_key, server_id)
         if fault is not None:
             return LoginRefused(fault)
-        return _user_verdict(decode(said.jwt, UserClaims), callout, user_key, accounts, login)
+        return _user_verdict(decode(response.jwt, UserClaims), callout, user_key, accounts, login)
     except ClaimsFault as fault:
         return LoginRefused(f"auth callout response not valid: {fault}")
 
 
-def _answer_fault(said: CalloutAnswer, user_key: str, server_id: str) -> str | None:
-    if said.about.subject != user_key:
+def _answer_fault(response: CalloutAnswer, user_key: str, server_id: str) -> str | None:
+    if response.about.subject != user_key:
         return "auth callout violation: auth callout response is not for expected user"
-    if said.about.audience != server_id:
+    if response.about.audience != server_id:
         return "auth callout violation: auth callout response is not for server"
-    if said.error:
-        return f"auth callout service returned an error: {said.error}"
+    if response.error:
+        return f"auth callout service returned an error: {response.error}"
     return None
 
 

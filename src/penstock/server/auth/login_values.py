@@ -93,7 +93,7 @@ class LoginRefused:
 
     reason: str
     revoked: bool = False
-    untold: bool = False
+    without_error: bool = False
     """Whether a client that is already connected is closed without an error message."""
 
 

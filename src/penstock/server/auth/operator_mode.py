@@ -108,7 +108,7 @@ class OperatorMode:
 
     def update(self, name: str, token: str) -> None:
         """Replace the claims of an account at once; raise DirectoryFull or OSError."""
-        from penstock.server.config_reload import judge
+        from penstock.server.config_reload import recheck_sessions
 
         if self._files is not None:
             self._files.save(name, token)
@@ -118,7 +118,7 @@ class OperatorMode:
         sessions = [s for s in self._service.sessions.values() if s.account.name == name]
         for session in sessions:
             session.apply_limits(has_subscriptions=True)
-        judge(self._service, [s for s in sessions if s.link.close_reason is None])
+        recheck_sessions(self._service, [s for s in sessions if s.link.close_reason is None])
         self._service.io_loop.flush_and_close()
 
     def delete(self, name: str, *, hard: bool) -> None:

@@ -132,7 +132,7 @@ class TrustChain:
         if known is None or (self._pinned and user.account not in self._pinned):
             return LoginRefused(f"account {user.account} is not known or not trusted")
         if not _vouches(known, user.about.issuer):
-            return LoginRefused("issuer is not known", untold=True)
+            return LoginRefused("issuer is not known", without_error=True)
         licence = licence_of(user, known.claims, known.claims.scopes.get(user.about.issuer))
         refusal = _may_not_connect(licence, known.claims, login) or _unproven(user, licence, login)
         if refusal is not None:

@@ -51,10 +51,10 @@ def _account(section: Section, _key: str, node: Node) -> None:
     section.fields["account"] = as_text(node)
 
 
-def _names(field: str, told: str) -> Reader:
+def _names(field: str, label: str) -> Reader:
     def read(section: Section, _key: str, node: Node) -> None:
         if not isinstance(node.value, list):
-            raise ConfigFault(node, f"Expected {told} field to be an array, got *conf.token")
+            raise ConfigFault(node, f"Expected {label} field to be an array, got *conf.token")
         section.fields[field] = as_texts(node, field, section.problems)
 
     return read

@@ -286,7 +286,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         _text("file", "configuration file", "c", "config"),
         _bool("check the configuration file and end", "t"),
         _text("cmd[=pid]", f"signal a running server: {' '.join(SIGNALS)}", "sl", "signal"),
-        _text("host:port", "address told to clients", "client_advertise"),
+        _text("host:port", "address advertised to clients", "client_advertise"),
         _text("dir", "write <name>_<pid>.ports here", "ports_file_dir"),
     ),
     "Logging": (
@@ -324,7 +324,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         _text("url", "address for routes", "cluster", "cluster_listen"),
         _text("name", "cluster name", "cluster_name"),
         _bool("keep cluster members from clients", "no_advertise"),
-        _text("host:port", "address told to other servers", "cluster_advertise"),
+        _text("host:port", "address advertised to other servers", "cluster_advertise"),
         _int("number", "retries for implicit routes", "connect_retries"),
     ),
     "Other": (

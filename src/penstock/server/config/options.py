@@ -206,7 +206,7 @@ class WebsocketOptions(_Secretive, frozen=True, kw_only=True):
 
     host: Annotated[str, Doc("Address to bind; empty binds all.")] = ""
     port: Annotated[int, Doc("Port; 0 is off, -1 any free port.")] = 0
-    advertise: Annotated[str, Doc("host:port told to clients.")] = ""
+    advertise: Annotated[str, Doc("host:port advertised to clients.")] = ""
     no_tls: Annotated[bool, Doc("Without certificates, serve ws:// instead of failing.")] = False
     tls: Annotated[TlsOptions | None, Doc("Certificates; with them wss:// is served.")] = None
     same_origin: Annotated[bool, Doc("Refuse upgrades from another origin.")] = False
@@ -237,7 +237,7 @@ class ListenOnly(Struct, frozen=True, kw_only=True):
     name: Annotated[str, Doc("Cluster or gateway name.")] = ""
     host: Annotated[str, Doc("Address to bind.")] = HOST_DEFAULT
     port: Annotated[int, Doc("Port; 0 is off, -1 any free port.")] = 0
-    advertise: Annotated[str, Doc("host:port told to other servers.")] = ""
+    advertise: Annotated[str, Doc("host:port advertised to other servers.")] = ""
     no_advertise: Annotated[bool, Doc("Keep cluster members out of connect_urls.")] = False
 
 
@@ -248,7 +248,7 @@ class Options(Struct, frozen=True, kw_only=True):
     host: Annotated[str, Doc("Address for client connections.")] = HOST_DEFAULT
     port: Annotated[int, Doc("Port for client connections.")] = CLIENT_PORT_DEFAULT
     dont_listen: Annotated[bool, Doc("No client listener: WebSocket only.")] = False
-    client_advertise: Annotated[str, Doc("host:port told to clients.")] = ""
+    client_advertise: Annotated[str, Doc("host:port advertised to clients.")] = ""
 
     # Identity
     server_name: Annotated[str, Doc("Empty: the server id.")] = ""

@@ -49,7 +49,7 @@ FIXED = {
 }
 
 #: Options logged with their new value, before and after the line about users and accounts.
-_TOLD_FIRST = (
+_LISTED_FIRST = (
     "debug",
     "trace",
     "trace_verbose",
@@ -59,7 +59,7 @@ _TOLD_FIRST = (
     "max_connections",
     "client_advertise",
 )
-_TOLD_LATER = {
+_LISTED_LATER = {
     "log_file": "log_file",
     "pid_file": "pid_file",
     "ports_file_dir": "ports_file_dir",
@@ -76,16 +76,18 @@ def reloadable_changes(old: Options, new: Options) -> list[str]:
     """Return the lines to log; raise ConfigError if a fixed option changed."""
     for refusal in _refusals(old, new):
         raise ConfigError(refusal)
-    told = [f"{name} = {_shown(name, new)}" for name in _TOLD_FIRST if _differs(name, old, new)]
+    changes = [
+        f"{name} = {_shown(name, new)}" for name in _LISTED_FIRST if _differs(name, old, new)
+    ]
     # The reference logs these two on every reload, because they are always rebuilt.
-    told += ["authorization users", "accounts"]
-    told += [
+    changes += ["authorization users", "accounts"]
+    changes += [
         f"{word} = {_shown(name, new)}"
-        for name, word in _TOLD_LATER.items()
+        for name, word in _LISTED_LATER.items()
         if _differs(name, old, new)
     ]
-    told += [text for rule in _RULES if (text := rule(old, new)) is not None]
-    return [_line(text) for text in told]
+    changes += [text for rule in _RULES if (text := rule(old, new)) is not None]
+    return [_line(text) for text in changes]
 
 
 def _line(text: str) -> str:

@@ -344,8 +344,8 @@ class AccountRuntime(Port):
         client = self.runtime.client_of(source)
         if not msg.reply or client is None or not client.options.no_responders:
             return
-        heard = self.interest.match(msg.subject)
-        if len(heard.plain) + len(heard.queues) <= 1:
+        listeners = self.interest.match(msg.subject)
+        if len(listeners.plain) + len(listeners.queues) <= 1:
             subject = msg.subject.encode("utf-8", "surrogateescape")
             header = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
             self.runtime.io_loop.post(self.interest, msg.reply, b"", "", header)

@@ -58,11 +58,11 @@ class GroupCommitter:
             work, done = task
             self._finished.append((done, run_here(work)))
             try:
-                self._loop.call_soon_threadsafe(self._tell)
+                self._loop.call_soon_threadsafe(self._report_finished)
             except RuntimeError:
                 continue  # the loop is closed, so there is no caller to notify
 
-    def _tell(self) -> None:
+    def _report_finished(self) -> None:
         while self._finished:
             done, failure = self._finished.popleft()
             self.pace.running -= 1
@@ -76,7 +76,7 @@ class GroupCommitter:
                 self._waiting.put(None)
             for thread in threads:
                 thread.join()
-            self._tell()
+            self._report_finished()
 
 
 def run_here(work: Work) -> Exception | None:

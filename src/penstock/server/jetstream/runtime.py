@@ -64,7 +64,7 @@ ROUNDS_BUDGET_NS: Final = 4_000_000
 """How long one turn of the loop runs hosts before it returns to clients."""
 ROOM_SHARE: Final = 0.75
 """Default limit: this share of the machine's memory, or of the disk's free space."""
-SETTLE_FROM: Final = 100
+SYNC_ALL_FROM: Final = 100
 """Number of streams above which one sync of the file system is faster than a sync per file."""
 SPARE_BYTES: Final = 32 * 1024 * 1024
 SPARE_PART: Final = 32
@@ -103,7 +103,7 @@ class JetStreamRuntime(TurnListener):
             max_storage=self._max_storage(),
             is_configured=self.options.max_memory >= 0 or self.options.max_store >= 0,
         )
-        if self._num_found() > SETTLE_FROM:
+        if self._num_found() > SYNC_ALL_FROM:
             self._disk.sync_file_system()
         self._spare_bytes = min(SPARE_BYTES, self._disk.free_bytes() // SPARE_PART)
         self._looked_ns = 0

@@ -37,9 +37,13 @@ def traffic_by_account(service: ServerState) -> dict[str, Traffic]:
     """Return sums by account name; accounts without traffic are missing."""
     sums = {
         name: Traffic(
-            gone.in_msgs, gone.in_bytes, gone.out_msgs, gone.out_bytes, gone.slow_consumers
+            closed.in_msgs,
+            closed.in_bytes,
+            closed.out_msgs,
+            closed.out_bytes,
+            closed.slow_consumers,
         )
-        for name, gone in service.traffic_closed.items()
+        for name, closed in service.traffic_closed.items()
     }
     for link, in_msgs, in_bytes, out_msgs, out_bytes in service.io_loop.traffic():
         account = cast("ClientSession", link.handler).account

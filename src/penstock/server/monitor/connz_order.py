@@ -33,7 +33,7 @@ class Sort:
     """How to compare clients; most orders are descending."""
 
     live: Callable[[ClientSession, Now], Key]
-    gone: Callable[[ClientRecord], Key]
+    closed: Callable[[ClientRecord], Key]
     descending: bool = True
 
     def steps(
@@ -56,7 +56,7 @@ class Sort:
 
     def _keyed(self, client: Client, now: Now) -> tuple[Key, int, Client]:
         """Return a sortable tuple; ids are unique, so clients themselves are never compared."""
-        key = self.gone(client) if isinstance(client, ClientRecord) else self.live(client, now)
+        key = self.closed(client) if isinstance(client, ClientRecord) else self.live(client, now)
         return -key if self.descending else key, client.cid, client
 
 

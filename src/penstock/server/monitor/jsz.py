@@ -81,7 +81,7 @@ def jsz_steps(service: ServerState, options: JszOptions, now: Now) -> Steps:
         **head,
         "config": config(runtime),
         "limits": limits(runtime),
-        **_told(totals(runtime), options),
+        **_with_leaders(totals(runtime), options),
     }
     details = []
     for each in _chosen(assets, options):
@@ -185,7 +185,7 @@ def totals(runtime: JetStreamRuntime) -> dict[str, int]:
     }
 
 
-def _told(counted: dict[str, int], options: JszOptions) -> dict[str, int]:
+def _with_leaders(counted: dict[str, int], options: JszOptions) -> dict[str, int]:
     """Return the totals of the page; a single server leads all its streams and consumers."""
     found: dict[str, int] = {}
     for name, count in counted.items():

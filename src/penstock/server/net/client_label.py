@@ -30,41 +30,41 @@ def connection_label(
     return f"{where} - {'wid' if kind == 'WEBSOCKET' else 'cid'}:{cid}"
 
 
-def client_label(connection: str, said: ConnectOptions, account: Account, user: str) -> str:
+def client_label(connection: str, connect: ConnectOptions, account: Account, user: str) -> str:
     """Return the label of a client that has logged in; `user` is the accepted user name."""
-    version = f"v{said.version}" if said.version else ""
-    program = ":".join(part for part in (version, said.lang, said.name) if part)
+    version = f"v{connect.version}" if connect.version else ""
+    program = ":".join(part for part in (version, connect.lang, connect.name) if part)
     parts = [connection]
     if program:
         parts.append(go_quoted(program))
-    who = _user_label(said, user)
+    who = _user_label(connect, user)
     if who:
         parts.append(go_quoted(f"{_account_label(account)}/{who}"))
     return " - ".join(parts)
 
 
-def user_claim(said: ConnectOptions, user: str = "") -> str:
+def user_claim(connect: ConnectOptions, user: str = "") -> str:
     """Return the user that the client claims to be, without any secret; "" without a claim.
 
     `user` is the public key in the JWT, after the JWT was accepted.
     """
-    if said.nkey:
-        return f"Nkey {go_quoted(said.nkey)}"
-    if said.user:
-        return f"User {go_quoted(said.user)}"
-    if said.jwt:
+    if connect.nkey:
+        return f"Nkey {go_quoted(connect.nkey)}"
+    if connect.user:
+        return f"User {go_quoted(connect.user)}"
+    if connect.jwt:
         return f"JWT User {go_quoted(user)}" if user else ""
-    return 'Token "[REDACTED]"' if said.auth_token else ""
+    return 'Token "[REDACTED]"' if connect.auth_token else ""
 
 
-def _user_label(said: ConnectOptions, user: str) -> str:
-    if said.nkey:
-        return f"nkey:{said.nkey}"
-    if said.user:
-        return f"user:{said.user}"
-    if said.jwt:
+def _user_label(connect: ConnectOptions, user: str) -> str:
+    if connect.nkey:
+        return f"nkey:{connect.nkey}"
+    if connect.user:
+        return f"user:{connect.user}"
+    if connect.jwt:
         return f"jwt:{user}"
-    if said.auth_token:
+    if connect.auth_token:
         return "token"
     return f"user:{user}" if user else ""
 

@@ -186,7 +186,7 @@ cdef class ClientLink(Owner):
             self.router.deliver(sub, NULL if source is None else &source.sink, &parcel.msg)
             remove_exhausted_subs(self.router)
 
-    def answer_nobody(self, str subject not None, str reply not None) -> None:
+    def reply_no_responders(self, str subject not None, str reply not None) -> None:
         """Send the client a no-responders status, if it enabled that and a reply subject is set."""
         cdef Parcel parcel
         if self.no_responders and reply:
@@ -506,7 +506,7 @@ cdef class ClientLink(Owner):
             queue_len = frame.args[1].n
         if self.guards_subscribe or (queue_len == 5 and memcmp(queue, b"_sys_", 5) == 0):
             self.router.turn.work += ASK_WORK
-            flags = self.judge_sub(text_of(subject, n),
+            flags = self.check_sub(text_of(subject, n),
                                    text_of(queue, queue_len) if queue_len else None,
                                    text_of(frame.args[last].p, frame.args[last].n))
             if flags & SUB_REMOVED:
@@ -534,7 +534,7 @@ cdef class ClientLink(Owner):
             self.ok()
         return 0
 
-    def judge_sub(self, str subject, queue, str sid) -> int:
+    def check_sub(self, str subject, queue, str sid) -> int:
         """Return the subscription's flags; SUB_REMOVED: refused and reported to the client."""
         if queue != "_sys_":
             verdict = self.handler.may_subscribe(subject, queue)

@@ -43,7 +43,7 @@ class Refusals:
     def subscription_lost(self, subject: str, queue: str | None, sid: str) -> None:
         """Report a subscription whose permission a reload removed."""
         lost = refusal_log.removed_subscription(subject, queue, sid)
-        self.link.error(lost.told)
+        self.link.error(lost.err_text)
         claim = user_claim(self.options, self.user) or 'User "N/A"'
         log.info("%s for %s - not authorized", lost.logged, claim)
 
@@ -54,5 +54,5 @@ class Refusals:
         self._refuse(refusal_log.reply_violation(reply))
 
     def _refuse(self, violation: refusal_log.Violation) -> None:
-        self.link.error(violation.told)
+        self.link.error(violation.err_text)
         self.service.violations.write(self, self.account.name, violation.logged)

@@ -323,9 +323,9 @@ class ClientSession(Refusals, TraceIngress):
     def apply_decision(self, decision: Accepted | LoginRefused) -> None:
         """Apply a new authentication decision after users or permissions changed."""
         if isinstance(decision, LoginRefused):
-            if decision.untold or decision.revoked:
-                told = "User Authentication Revoked" if decision.revoked else None
-                self.link.close(close_reasons.CREDENTIALS_REVOKED, told)
+            if decision.without_error or decision.revoked:
+                err_text = "User Authentication Revoked" if decision.revoked else None
+                self.link.close(close_reasons.CREDENTIALS_REVOKED, err_text)
             else:
                 self._refuse_login(decision.reason)
             return
@@ -385,8 +385,8 @@ class ClientSession(Refusals, TraceIngress):
 
     def unsubscribed(self, sid: str | None) -> None:
         """Drop the shadow of one subscription; None: of all."""
-        gone = list(self._shadows) if sid is None else [sid]
-        for one in gone:
+        sids = list(self._shadows) if sid is None else [sid]
+        for one in sids:
             shadow = self._shadows.pop(one, None)
             if shadow is not None:
                 self.service.account_imports.drop(shadow)
@@ -443,7 +443,7 @@ class ClientSession(Refusals, TraceIngress):
         self.link.close(close_reasons.CLIENT_CLOSED)
 
     def erred(self, text: str) -> None:
-        self.debug("told: %s", text)
+        self.debug("sent -ERR: %s", text)
 
     def codec_ended(self, end: CodecEnd) -> None:
         if isinstance(end, CodecError):

@@ -25,9 +25,9 @@ WINDOW_S: Final = 1.0
 
 
 class Violation(NamedTuple):
-    """`told` is the text of -ERR, `logged` the end of the log line."""
+    """`err_text` is the text of -ERR, `logged` the end of the log line."""
 
-    told: str
+    err_text: str
     logged: str
 
 

@@ -203,14 +203,14 @@ class AccountImports:
             self.forget(joined.exporter, answer_to)
         if not reached:
             self.forget(joined.exporter, answer_to)
-            self.answer_nobody(joined, subject, reply, source)
+            self.reply_no_responders(joined, subject, reply, source)
 
-    def answer_nobody(
+    def reply_no_responders(
         self, joined: ResolvedImports, subject: str, reply: str, source: ClientLink | None
     ) -> None:
         """Send a no-responders status to the requesting client."""
         if source is not None:
-            source.answer_nobody(subject, self.origin(joined.importer, reply)[1])
+            source.reply_no_responders(subject, self.origin(joined.importer, reply)[1])
 
     def _answered(
         self,

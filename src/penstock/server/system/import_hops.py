@@ -56,7 +56,7 @@ class ServiceHop:
         elif not trace.only:
             account_imports.request(joined, subject, to, reply, disabled(header), payload, source)
         else:
-            account_imports.answer_nobody(joined, subject, reply, source)
+            account_imports.reply_no_responders(joined, subject, reply, source)
 
 
 class StreamHop:

@@ -87,10 +87,10 @@ class MessageTrace:
     # -- events, recorded by the link and the router
 
     def refused_publish(self, subject: str) -> None:
-        self._ingress["error"] = publish_violation(subject).told
+        self._ingress["error"] = publish_violation(subject).err_text
 
     def refused_reply(self, reply: str) -> None:
-        self._ingress["error"] = reply_violation(reply).told
+        self._ingress["error"] = reply_violation(reply).err_text
 
     def refused_size(self) -> None:
         self._ingress["error"] = TOO_LARGE
@@ -178,7 +178,7 @@ class MessageTrace:
         if not self.only:
             _run(call, to, subject, reply, disabled(header), payload, source)
         elif source is not None:
-            source.answer_nobody(subject, reply)
+            source.reply_no_responders(subject, reply)
 
     def release(self) -> None:
         """Record that a receiver or the data path has finished; the last one sends the trace."""
@@ -198,8 +198,8 @@ class MessageTrace:
         ]
         for event in events:
             event["ts"] = timestamp(event["ts"])
-        told = {"server": system.identity(), "request": self._request, "events": events}
-        header, payload = _encoded(compact(told), self._encoding)
+        err_text = {"server": system.identity(), "request": self._request, "events": events}
+        header, payload = _encoded(compact(err_text), self._encoding)
         self._service.io_loop.post(self._account.interest, self.dest, payload, "", header)
 
 

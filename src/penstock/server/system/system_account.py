@@ -70,7 +70,7 @@ class System:
         self._served: dict[str, list[str]] = {}
         self._statsz_timer: asyncio.TimerHandle | None = None
         self._conns_timer: asyncio.TimerHandle | None = None
-        self._conns_told: dict[str, asyncio.TimerHandle] = {}
+        self._conns_cooldowns: dict[str, asyncio.TimerHandle] = {}
         self._conns_changed: set[str] = set()
         self._pages: set[asyncio.Task[None]] = set()
 
@@ -84,12 +84,12 @@ class System:
 
     def stop(self) -> None:
         """Publish the shutdown event while connections are still open."""
-        for timer in (self._statsz_timer, self._conns_timer, *self._conns_told.values()):
+        for timer in (self._statsz_timer, self._conns_timer, *self._conns_cooldowns.values()):
             if timer is not None:
                 timer.cancel()
         for page in self._pages:
             page.cancel()
-        self._tell_identity("SHUTDOWN")
+        self._publish_identity("SHUTDOWN")
 
     def serve_accounts(self) -> None:
         """Subscribe in every account that is not served yet."""
@@ -146,8 +146,8 @@ class System:
     def _claims(
         self, handler: Handler, subject: str, reply: str, payload: bytes, source: ClientLink | None
     ) -> None:
-        said = handler(subject, payload)
-        for one in said if reply else ():
+        replies = handler(subject, payload)
+        for one in replies if reply else ():
             answer = one if isinstance(one, bytes) else compact({"server": self._identity(), **one})
             self._service.io_loop.publish(self._account.interest, reply, answer)
 
@@ -350,58 +350,58 @@ class System:
     def client_connected(self, session: ClientSession) -> None:
         self._connections_changed(session.account)
         subject = f"$SYS.ACCOUNT.{session.account.name}.CONNECT"
-        if self._heard(subject):
+        if self._has_interest(subject):
             from penstock.server.net.client_record import Now, record_of
             from penstock.server.system.system_events import connect_event
 
             record = record_of(session, Now.read())
             self._publish(subject, connect_event(record, self._identity()))
 
-    def client_gone(self, record: ClientRecord, *, counted: bool) -> None:
+    def client_closed(self, record: ClientRecord, *, counted: bool) -> None:
         """Publish a disconnect; `counted`: the account's connection count changed."""
         if counted:
             self._connections_changed(self._service.accounts[record.account])
-        self._tell_end(f"$SYS.ACCOUNT.{record.account}.DISCONNECT", record)
+        self._publish_disconnect(f"$SYS.ACCOUNT.{record.account}.DISCONNECT", record)
 
     def login_refused(self, session: ClientSession, reason: str) -> None:
         subject = f"$SYS.SERVER.{self._service.server_id}.CLIENT.AUTH.ERR"
-        if self._heard(subject):
+        if self._has_interest(subject):
             from penstock.server.net.client_record import Now, record_of
 
-            self._tell_end(subject, record_of(session, Now.read(), reason=reason))
+            self._publish_disconnect(subject, record_of(session, Now.read(), reason=reason))
 
     def lame_duck(self) -> None:
-        self._tell_identity("LAMEDUCK")
+        self._publish_identity("LAMEDUCK")
 
-    def _tell_end(self, subject: str, record: ClientRecord) -> None:
-        if self._heard(subject):
+    def _publish_disconnect(self, subject: str, record: ClientRecord) -> None:
+        if self._has_interest(subject):
             from penstock.server.system.system_events import disconnect_event
 
             self._publish(subject, disconnect_event(record, self._identity()))
 
     def _connections_changed(self, account: Account) -> None:
         """Publish now, then at most every CONNS_GAP_S: each event scans every client."""
-        if account.name in self._conns_told:
+        if account.name in self._conns_cooldowns:
             self._conns_changed.add(account.name)
             return
-        self._tell_connections(account)
-        self._conns_told[account.name] = self._service.loop.call_later(
+        self._publish_connections(account)
+        self._conns_cooldowns[account.name] = self._service.loop.call_later(
             CONNS_GAP_S, self._conns_gap_over, account
         )
 
     def _conns_gap_over(self, account: Account) -> None:
-        del self._conns_told[account.name]
+        del self._conns_cooldowns[account.name]
         if account.name in self._conns_changed:
             self._conns_changed.discard(account.name)
             self._connections_changed(account)
 
-    def _tell_connections(self, account: Account) -> None:
+    def _publish_connections(self, account: Account) -> None:
         """Publish to the current subject and to the one that older listeners use."""
         subjects = (
             f"$SYS.SERVER.ACCOUNT.{account.name}.CONNS",
             f"$SYS.ACCOUNT.{account.name}.SERVER.CONNS",
         )
-        if not any(self._heard(subject) for subject in subjects):
+        if not any(self._has_interest(subject) for subject in subjects):
             return
         from penstock.server.system.system_events import connections_event
 
@@ -409,25 +409,25 @@ class System:
         for subject in subjects:
             self._publish(subject, event)
 
-    def _tell_identity(self, what: str) -> None:
+    def _publish_identity(self, what: str) -> None:
         subject = f"$SYS.SERVER.{self._service.server_id}.{what}"
-        if self._heard(subject):
+        if self._has_interest(subject):
             self._publish(subject, self._identity())
 
     def _statsz_due(self) -> None:
         loop = self._service.loop
         self._statsz_timer = loop.call_later(STATSZ_INTERVAL_S, self._statsz_due)
         subject = f"$SYS.SERVER.{self._service.server_id}.STATSZ"
-        if self._heard(subject):
+        if self._has_interest(subject):
             self._publish(subject, self._statsz(b""))
 
     def _conns_due(self) -> None:
         self._conns_timer = self._service.loop.call_later(CONNS_INTERVAL_S, self._conns_due)
         for account in self._service.accounts:
             if account.connections:
-                self._tell_connections(account)
+                self._publish_connections(account)
 
-    def _heard(self, subject: str) -> bool:
+    def _has_interest(self, subject: str) -> bool:
         return self._account.interest.has_interest(subject)
 
     def _publish(self, subject: str, event: object) -> None:

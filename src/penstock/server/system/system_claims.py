@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from penstock.server.auth.operator_mode import OperatorMode
     from penstock.server.server_state import ServerState
 
-    Said = list[bytes | dict[str, Any]]
-    Handler = Callable[[str, bytes], Said]
+    Replies = list[bytes | dict[str, Any]]
+    Handler = Callable[[str, bytes], Replies]
 
 DONE: Final = 200
 FAILED: Final = 500
@@ -77,7 +77,7 @@ def handlers_of(service: ServerState) -> dict[str, Handler]:
 
 def _update(
     operator_mode: OperatorMode, position: int | None, subject: str, payload: bytes
-) -> Said:
+) -> Replies:
     """Update an account; `position`: the subject token that names it; None: no such token."""
     try:
         claims = _read(payload, UNNAMED)
@@ -94,7 +94,9 @@ def _update(
     return [_done(UPDATED, name)]
 
 
-def _update_known(operator_mode: OperatorMode, position: int, subject: str, payload: bytes) -> Said:
+def _update_known(
+    operator_mode: OperatorMode, position: int, subject: str, payload: bytes
+) -> Replies:
     name = subject.split(".")[position]
     try:
         if not payload:
@@ -135,16 +137,16 @@ def _store(operator_mode: OperatorMode, name: str, claims: AccountClaims, payloa
 # -- queries
 
 
-def _look_up(operator_mode: OperatorMode, subject: str, payload: bytes) -> Said:
+def _look_up(operator_mode: OperatorMode, subject: str, payload: bytes) -> Replies:
     """Return the account's token; empty if there is none."""
     return [operator_mode.tokens.get(subject.split(".")[LOOKUP_TOKEN], "").encode()]
 
 
-def _list(operator_mode: OperatorMode, subject: str, payload: bytes) -> Said:
+def _list(operator_mode: OperatorMode, subject: str, payload: bytes) -> Replies:
     return [{"data": list(_current(operator_mode))}]
 
 
-def _pack(operator_mode: OperatorMode, subject: str, payload: bytes) -> Said:
+def _pack(operator_mode: OperatorMode, subject: str, payload: bytes) -> Replies:
     """Return all tokens and an empty message; only the latter if the requester has them all."""
     current = _current(operator_mode)
     if payload == _digest(current.values()):
@@ -176,7 +178,7 @@ def _current(operator_mode: OperatorMode) -> dict[str, str]:
 # -- deleting
 
 
-def _delete(service: ServerState, subject: str, payload: bytes) -> Said:
+def _delete(service: ServerState, subject: str, payload: bytes) -> Replies:
     """Delete accounts; the request is a token signed by an operator."""
     directory = service.options.resolver_directory
     assert directory is not None

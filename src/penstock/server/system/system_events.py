@@ -199,7 +199,7 @@ def statsz(service: ServerState, share: ProcessorShare) -> dict[str, Any]:
         Flow(totals.out_msgs, totals.out_bytes),
         Flow(totals.in_msgs, totals.in_bytes),
     )
-    told: dict[str, Any] = {
+    stats: dict[str, Any] = {
         "start": timestamp(service.start_ns),
         "mem": resident_bytes(),
         "cores": processors(),
@@ -218,8 +218,8 @@ def statsz(service: ServerState, share: ProcessorShare) -> dict[str, Any]:
     if service.jetstream is not None:
         persistence = persistence_of(service)
         persistence["config"].pop("store_dir")  # file locations are not sent to remote clients
-        told["jetstream"] = persistence
-    return told | {"gomaxprocs": usable_processors()}
+        stats["jetstream"] = persistence
+    return stats | {"gomaxprocs": usable_processors()}
 
 
 def event_id() -> str:

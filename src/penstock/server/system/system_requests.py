@@ -255,7 +255,7 @@ def user_info(session: ClientSession) -> dict[str, Any]:
 
 
 def _permissions(permissions: CompiledPermissions) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    document: dict[str, Any] = {
         "publish": _direction(permissions.pub_allow or (), permissions.pub_deny),
         "subscribe": _direction(
             [*(permissions.sub_allow or ()), *_queue_entries(permissions.sub_allow_queues)],
@@ -263,16 +263,16 @@ def _permissions(permissions: CompiledPermissions) -> dict[str, Any]:
         ),
     }
     if permissions.responses is not None:
-        told["responses"] = {
+        document["responses"] = {
             "max": permissions.responses.max_msgs,
             "ttl": permissions.responses.expires_ns,
         }
-    return {name: value for name, value in told.items() if value}
+    return {name: value for name, value in document.items() if value}
 
 
 def _direction(allow: Iterable[str], deny: Iterable[str]) -> dict[str, list[str]]:
-    told = {"allow": list(allow), "deny": list(deny)}
-    return {name: entries for name, entries in told.items() if entries}
+    document = {"allow": list(allow), "deny": list(deny)}
+    return {name: entries for name, entries in document.items() if entries}
 
 
 def _queue_entries(entries: Iterable[QueueEntry]) -> list[str]:

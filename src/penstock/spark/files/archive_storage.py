@@ -109,8 +109,8 @@ class LocalStorage:
                     continue  # being written, or left incomplete by a crash
                 with suppress(FileNotFoundError):
                     status = path.stat()
-                    told = path.relative_to(self.directory).as_posix()
-                    yield ListedFile(told, status.st_size, status.st_mtime)
+                    name = path.relative_to(self.directory).as_posix()
+                    yield ListedFile(name, status.st_size, status.st_mtime)
 
     def delete(self, path: str) -> None:
         self._at(path).unlink(missing_ok=True)
@@ -204,8 +204,8 @@ class ObjectStorage:
         try:
             return from_url(self.url, **self.options)
         except (BaseError, TypeError, ValueError) as error:
-            said = str(error).partition("\n")[0]
-            raise StorageError(f"{self.url} cannot be used: {said}") from error
+            reason = str(error).partition("\n")[0]
+            raise StorageError(f"{self.url} cannot be used: {reason}") from error
 
 
 def storage_for(url: str, options: dict[str, Any] | None = None) -> ArchiveStorage:

@@ -129,17 +129,21 @@ def _consumers_behind(columns: RecordColumns) -> int:
 
 
 def _first_version(archive: Path) -> Iterator[Batch]:
-    gone: set[int] = set()
+    removed: set[int] = set()
     first, last = 0, SEQ_MAX
     for item in _items(archive):
         if isinstance(item, RemovedRange):
-            gone.update(item.seqs)
+            removed.update(item.seqs)
         elif isinstance(item, ArchiveExtent):
             first, last = item.state.first_seq, item.state.last_seq
     rows: list[SavedMessage] = []
     size = 0
     for item in _items(archive):
-        if not isinstance(item, SavedMessage) or item.seq in gone or not first <= item.seq <= last:
+        if (
+            not isinstance(item, SavedMessage)
+            or item.seq in removed
+            or not first <= item.seq <= last
+        ):
             continue
         rows.append(item)
         size += len(item.header) + len(item.payload)

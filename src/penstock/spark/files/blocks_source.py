@@ -73,12 +73,12 @@ class PenstockBlocks(DataSource):
 
 
 class BlocksPartition(InputPartition):
-    """A task. `told` holds rows of damage that the driver found, only for a table of damage."""
+    """A task. `damage` holds rows of damage that the driver found, only for a table of damage."""
 
-    def __init__(self, task: StoreTask | ArchiveTask | None, told: tuple[DamageRow, ...] = ()):
+    def __init__(self, task: StoreTask | ArchiveTask | None, damage: tuple[DamageRow, ...] = ()):
         super().__init__(None)
         self.task = task
-        self.told = told
+        self.damage = damage
 
 
 class BlocksReader(DataSourceReader):
@@ -129,17 +129,17 @@ class DamageReader(DataSourceReader):
         if find_archives(self._options):
             raise OptionError("option damage: a backup is whole or refused, it has no such table")
         stores = find_stores(self._options, self._storage)
-        told = tuple(row for found in stores for row in _store_damage(found))
+        damage = tuple(row for found in stores for row in _store_damage(found))
         tasks = [
             task for found in stores for task in tasks_of(found, self._options.max_partition_bytes)
         ]
-        return [BlocksPartition(None, told), *(BlocksPartition(task) for task in tasks)]
+        return [BlocksPartition(None, damage), *(BlocksPartition(task) for task in tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[DamageRow]:
         from penstock.spark.files.blocks_task import damage_of
 
         assert isinstance(partition, BlocksPartition)
-        yield from partition.told
+        yield from partition.damage
         if isinstance(partition.task, StoreTask):
             yield from damage_of(partition.task, self._options.key_file)
 

@@ -118,8 +118,8 @@ def _rows(manifest: Manifest, payload: Path, prefix: str) -> Iterator[Row]:
 
 def _log_rows(log: Path, prefix: str) -> Iterator[Row]:
     with log.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        said = pgss.replay(data, path=str(log))
-    for key, record in said.entries.items():
+        replay = pgss.replay(data, path=str(log))
+    for key, record in replay.entries.items():
         if key.startswith(prefix):
             size = record[0]
             is_revision = size == REVISION_BYTES

@@ -45,8 +45,8 @@ class _Described(msgspec.Struct, frozen=True):
 
     @classmethod
     def text(cls, version: Version) -> str:
-        told = cls(version.stream, version.created_ns, version.evicted, version.columns)
-        return msgspec.json.encode(told).decode()
+        described = cls(version.stream, version.created_ns, version.evicted, version.columns)
+        return msgspec.json.encode(described).decode()
 
 
 class DeltaArchive:
@@ -70,18 +70,18 @@ class DeltaArchive:
         table = DeltaTable(self.storage.root, storage_options=self._options)
         metadata = table.metadata()
         try:
-            told = msgspec.json.decode(metadata.description or "", type=_Described)
+            described = msgspec.json.decode(metadata.description or "", type=_Described)
         except msgspec.MsgspecError as error:
             raise ArchiveError(f"{self.storage.root} is a table that is no archive") from error
         return Version(
             version=table.version() + 1,
-            stream=told.stream,
-            created_ns=told.created_ns,
+            stream=described.stream,
+            created_ns=described.created_ns,
             cursor=table.transaction_version(APPLICATION) or 0,
             partition_by=tuple(metadata.partition_columns),
-            evicted=told.evicted,
+            evicted=described.evicted,
             files=tuple(_files(table, metadata.partition_columns)),
-            columns=told.columns,
+            columns=described.columns,
         )
 
     def commit(
@@ -150,10 +150,10 @@ class DeltaArchive:
         """Join small files; return by how many the number of files decreased."""
         from deltalake import DeltaTable
 
-        told = DeltaTable(self.storage.root, storage_options=self._options).optimize.compact(
+        metrics = DeltaTable(self.storage.root, storage_options=self._options).optimize.compact(
             target_size=target_bytes
         )
-        return int(told["numFilesRemoved"]) - int(told["numFilesAdded"])
+        return int(metrics["numFilesRemoved"]) - int(metrics["numFilesAdded"])
 
 
 def _whole_schema(made: Version) -> Any:

@@ -116,9 +116,9 @@ def fold(
         rebuilt=rebuilt,
         options=options,
     )
-    told = _published(spark, plan, reduced(rows, bucket))
+    reports = _published(spark, plan, reduced(rows, bucket))
     asyncio.run(_prune(plan, grace))
-    return FoldReport(bucket, dest, last, rebuilt, told)
+    return FoldReport(bucket, dest, last, rebuilt, reports)
 
 
 async def _cursors(
@@ -220,11 +220,11 @@ def is_put() -> Column:
     """Return a column that is true if the headers of a message mark it as a put."""
     from pyspark.sql import functions as f
 
-    def said(name: str, words: tuple[str, ...]) -> Column:
+    def has_any(name: str, words: tuple[str, ...]) -> Column:
         first = f.element_at(f.col("headers"), name).getItem(0)
         return f.coalesce(first.isin(*words), f.lit(False))
 
-    return ~(said("KV-Operation", DELETES) | said("Nats-Marker-Reason", REASONS))
+    return ~(has_any("KV-Operation", DELETES) | has_any("Nats-Marker-Reason", REASONS))
 
 
 def _published(spark: SparkSession, plan: FoldPlan, rows: DataFrame) -> tuple[ShardReport, ...]:
@@ -234,9 +234,9 @@ def _published(spark: SparkSession, plan: FoldPlan, rows: DataFrame) -> tuple[Sh
         [(None, None, None, shard.name) for shard in plan.shards],
         "key string, value binary, seq bigint, shard string",
     )
-    told = named.unionByName(marks).groupBy("shard").applyInArrow(folder(plan), RESULT_SCHEMA)
-    rows_told = told.collect()  # not sorted by Spark, which would run the tasks twice
-    return tuple(ShardReport(**row.asDict()) for row in sorted(rows_told, key=lambda r: r.shard))
+    folded = named.unionByName(marks).groupBy("shard").applyInArrow(folder(plan), RESULT_SCHEMA)
+    reports = folded.collect()  # not sorted by Spark, which would run the tasks twice
+    return tuple(ShardReport(**row.asDict()) for row in sorted(reports, key=lambda r: r.shard))
 
 
 def shard_column(shards: tuple[Shard, ...]) -> Column:

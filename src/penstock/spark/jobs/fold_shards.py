@@ -61,8 +61,8 @@ def folder(plan: FoldPlan) -> Callable[[Any], Any]:
         import pyarrow as pa
 
         shard = rows.column("shard")[0].as_py()
-        told = asyncio.run(publish(plan, shard, list(updates_of(rows))))
-        return pa.Table.from_pylist([told], schema=_result_schema())
+        report = asyncio.run(publish(plan, shard, list(updates_of(rows))))
+        return pa.Table.from_pylist([report], schema=_result_schema())
 
     return run
 
@@ -99,14 +99,14 @@ async def publish(plan: FoldPlan, shard: str, updates: list[KvUpdate]) -> dict[s
             store = AppendLogSnapshot.import_from(place / "fetched", place / "store")
         with store:
             changed = apply(plan, shard, store, updates)
-            told = {"shard": shard, "cursor": store.cursor.rank, "entries": store.count()}
+            report = {"shard": shard, "cursor": store.cursor.rank, "entries": store.count()}
             if changed is None:
-                return {**told, "bytes": 0, "changed": 0, "published": False}
+                return {**report, "bytes": 0, "changed": 0, "published": False}
             manifest = store.export_to(place / "artifact")
         outcome = await transport.upload(key, place / "artifact")
     size = sum(file.size for file in manifest.files)
     return {
-        **told,
+        **report,
         "bytes": size,
         "changed": changed,
         "published": isinstance(outcome, Published),

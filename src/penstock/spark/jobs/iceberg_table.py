@@ -171,11 +171,11 @@ class IcebergArchive:
         before = _held(table)
         table.maintenance.expire_snapshots().older_than(oldest).commit()
         table = self._load()
-        doomed = before - _held(table)
+        unused = before - _held(table)
         storage = self.storage
-        for path in doomed:
+        for path in unused:
             storage.delete(path)
-        return len(doomed)
+        return len(unused)
 
     # -- the table
 

@@ -164,14 +164,14 @@ class ManifestTable:
             version = msgspec.json.decode(self.storage.read(_manifest(number)), type=Version)
             named |= {file.path for file in version.files}
         oldest = time.time() - grace
-        doomed = [
+        unused = [
             one.path
             for one in self.storage.listed(DATA)
             if one.path not in named and one.modified < oldest
         ]
-        for path in doomed:
+        for path in unused:
             self.storage.delete(path)
-        return len(doomed)
+        return len(unused)
 
     def _versions(self) -> list[int]:
         matches = (_NAME.fullmatch(one.path) for one in self.storage.listed(MANIFESTS))

@@ -90,8 +90,8 @@ def replay(
     with TemporaryDirectory() as place, message_progress(connection, target, count, progress):
         chosen = {**connection, **named, "reportPath": place, **(options or {})}
         write.options(**chosen).save(target)
-        told = read_report(chosen["reportPath"], "", 0, chosen.get("writeId", ""))
-    if told is None:  # the Spark driver runs on another machine
+        report = read_report(chosen["reportPath"], "", 0, chosen.get("writeId", ""))
+    if report is None:  # the Spark driver runs on another machine
         return ReplayReport(source, version.stream, target, count, delivery)
     return ReplayReport(
         source,
@@ -99,8 +99,8 @@ def replay(
         target,
         count,
         delivery,
-        told.stored,
-        told.repeated,
-        told.refused,
-        told.bytes,
+        report.stored,
+        report.repeated,
+        report.refused,
+        report.bytes,
     )

@@ -116,21 +116,21 @@ def _archive_checks(table: ArchiveTable, version: Version, rows: DataFrame) -> I
     files = len(version.files)
     detail = _shown("missing or of another size", missing)
     yield Check("archive: files", not missing, files, files - len(missing), detail)
-    told = rows.agg(
+    counts = rows.agg(
         f.count("*").alias("rows"),
         f.count_distinct("seq").alias("seqs"),
         f.min("seq").alias("first"),
         f.max("seq").alias("last"),
     ).collect()[0]
-    is_empty = "" if told["rows"] else "there is nothing to compare"
-    is_well = told["rows"] == version.rows and not is_empty
-    yield Check("archive: rows", is_well, version.rows, told["rows"], is_empty)
-    twice = told["rows"] - told["seqs"]
+    is_empty = "" if counts["rows"] else "there is nothing to compare"
+    is_well = counts["rows"] == version.rows and not is_empty
+    yield Check("archive: rows", is_well, version.rows, counts["rows"], is_empty)
+    twice = counts["rows"] - counts["seqs"]
     yield Check("archive: rows that are there twice", twice == 0, 0, twice)
-    last = told["last"] or 0
+    last = counts["last"] or 0
     beyond = max(0, last - version.cursor)
     yield Check("archive: rows behind its cursor", beyond == 0, 0, beyond)
-    gaps = last - (told["first"] or last + 1) + 1 - told["seqs"]
+    gaps = last - (counts["first"] or last + 1) + 1 - counts["seqs"]
     lost = sum(stop - start + 1 for start, stop in version.evicted)
     detail = f"{lost} of them were dropped before they were archived" if lost else ""
     yield Check("archive: sequences without a message", True, gaps, gaps, detail)
@@ -178,8 +178,8 @@ def _compared(stream: DataFrame, rows: DataFrame, version: Version, first: int) 
     try:
         yield _unlike(pairs, "archive_hash is null", "stream and archive: not archived")
         yield _unlike(pairs, "stream_hash <> archive_hash", "stream and archive: of other content")
-        gone = pairs.where("stream_hash is null").count()
-        yield Check("archive: messages the stream has dropped since", True, gone, gone)
+        dropped = pairs.where("stream_hash is null").count()
+        yield Check("archive: messages the stream has dropped since", True, dropped, dropped)
     finally:
         pairs.unpersist()
 
@@ -260,15 +260,15 @@ def _fold_check(pairs: DataFrame, shard: str, cursor: int) -> Check:
     from pyspark.sql import functions as f
 
     differs = ~f.col("expected").eqNullSafe(f.col("held"))
-    told = pairs.agg(
+    counts = pairs.agg(
         f.count("expected").alias("expected"),
         f.count("held").alias("held"),
         f.sum(differs.cast("int")).alias("unlike"),
         f.slice(f.collect_list(f.when(differs, f.col("key"))), 1, SHOWN).alias("some"),
     ).collect()[0]
-    unlike = told.unlike or 0
-    detail = _shown(f"at {cursor}: keys", told.some) if unlike else f"at {cursor}"
-    return Check(f"fold {shard}: entries", unlike == 0, told.expected, told.held, detail)
+    unlike = counts.unlike or 0
+    detail = _shown(f"at {cursor}: keys", counts.some) if unlike else f"at {cursor}"
+    return Check(f"fold {shard}: entries", unlike == 0, counts.expected, counts.held, detail)
 
 
 def _shown(what: str, some: Sequence[object]) -> str:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 KEY, VALUE, OP, REVISION, CREATED = "key", "value", "op", "revision", "created"
 PUT: Final = "put"
 OPERATIONS: Final = {Op.PUT: PUT, Op.DELETE: "delete", Op.PURGE: "purge"}
-_SAYS_MORE: Final = b"\r\n(" + OPERATION + b"|" + MARKER_REASON + b"):"
+_MARKED: Final = b"\r\n(" + OPERATION + b"|" + MARKER_REASON + b"):"
 
 
 def bucket_schema() -> StructType:
@@ -117,9 +117,9 @@ def _operations(batch: Batch) -> pa.Array:
     if not batch.headers:
         return pa.nulls(batch.count, pa.string())
     blocks = _run(pa.binary(), batch.count, batch.header_offsets, batch.headers)
-    says_more = pc.match_substring_regex(blocks, _SAYS_MORE)
+    marked = pc.match_substring_regex(blocks, _MARKED)
     found: list[str | None] = [None] * batch.count
-    for at in pc.indices_nonzero(says_more).to_pylist():
+    for at in pc.indices_nonzero(marked).to_pylist():
         done, _ = operation(blocks[at].as_py())
         found[at] = None if done is Op.PUT else OPERATIONS[done]
     return pa.array(found, pa.string())

@@ -206,7 +206,7 @@ class Writing:
         refused = publisher.take_refused()
         missed = [one for one in refused if self._is_conflict(wave, one.number - first, one)]
         self.outlet.refuse([one for one in refused if one not in missed])
-        self._duplicates.judge(publisher.take_repeats())
+        self._duplicates.record_repeats(publisher.take_repeats())
         conflicting = [at for one in missed if not self._is_ours(wave, at := one.number - first)]
         self._written.bytes += pc.sum(pc.binary_length(wave.payloads)).as_py() or 0
         self._resolve(wave, conflicting)
@@ -272,7 +272,7 @@ class Writing:
         }.items():
             block = headers.added(block, name, value)
         subject = self.options.conflict_subject
-        heard = self.outlet.publisher.ask(subject, wave.payloads[at].as_py(), header=block)
-        answer = json.loads(heard.payload)
+        reply = self.outlet.publisher.ask(subject, wave.payloads[at].as_py(), header=block)
+        answer = json.loads(reply.payload)
         if "error" in answer:
             raise SinkError(f"a conflict could not be reported to {subject}: {answer['error']}")

@@ -141,10 +141,10 @@ class PayloadColumns:
         if self._plan.bad != DEADLETTER:
             return columns, None
         for at in bad:
-            self._bury(rows[at], reasons[at] or "")
+            self._dead_letter(rows[at], reasons[at] or "")
         return columns, pa.array([reason is None for reason in reasons])
 
-    def _bury(self, row: tuple[str, int, int, bytes, bytes], reason: str) -> None:
+    def _dead_letter(self, row: tuple[str, int, int, bytes, bytes], reason: str) -> None:
         subject, seq, _, header, payload = row
         lines = {
             "Nats-Msg-Id": f"bad:{self._stream}:{self._created}:{seq}",

@@ -148,7 +148,7 @@ class RangeReading:
             try:
                 yield from self._attempt()
                 return
-            except _Gone:
+            except _StreamMissing:
                 return
             except BulkError as error:
                 if self._falls_back(error):
@@ -259,7 +259,7 @@ class RangeReading:
             self._lose(fault)
             if view.created != self._range.created:
                 # The range does not refer to the messages of a recreated stream.
-                raise _Gone
+                raise _StreamMissing
 
     def _shrank(self, view: StreamView, position: int) -> bool:
         """Count what the limits removed from this range, where that is allowed."""
@@ -287,5 +287,5 @@ class RangeReading:
         log.warning("data loss, going on: %s", fault)
 
 
-class _Gone(DataLoss):
+class _StreamMissing(DataLoss):
     """The stream of this range no longer exists, and the options allow the query to continue."""

@@ -80,7 +80,7 @@ def _each(
     by_stream = _json(name, text)
     unknown = sorted(set(by_stream) - set(streams))
     if unknown:
-        raise OptionError(f"option {name} speaks of {', '.join(unknown)}, which stream does not")
+        raise OptionError(f"option {name} names {', '.join(unknown)}, which stream does not")
     return {
         stream: read(name, by_stream[stream]) if stream in by_stream else default
         for stream in streams

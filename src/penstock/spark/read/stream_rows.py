@@ -166,8 +166,8 @@ def _planned(
     view = desk.views()[options.stream]
     start = max(first_seq, view.front + 1)
     if after:
-        told = json.loads(after)
-        position = Position(int(told["seq"]), str(told["created"]))
+        given = json.loads(after)
+        position = Position(int(given["seq"]), str(given["created"]))
         fault = fault_of(view, position)
         if fault and options.fail_on_data_loss:
             raise lost(fault)

@@ -64,11 +64,11 @@ class DuplicateCheck:
     def count(self) -> int:
         return len(self.seqs)
 
-    def judge(self, repeats: Sequence[Repeat]) -> None:
+    def record_repeats(self, repeats: Sequence[Repeat]) -> None:
         """Take duplicate replies; raises `SinkError` if one of them means that a row is lost."""
         for one in repeats:
             if self._policy == FAIL:
-                self._judge(one)
+                self._check_repeat(one)
             self.seqs.append(one.seq)
 
     def finish(self) -> None:
@@ -80,7 +80,7 @@ class DuplicateCheck:
                 f"keeps one: set msgIdColumns to columns that tell rows apart, or {SKIP_HINT}"
             )
 
-    def _judge(self, one: Repeat) -> None:
+    def _check_repeat(self, one: Repeat) -> None:
         task, is_new = self._task, one.seq > self._outlet.last_seq
         if task.attempt == 0 and is_new:
             raise self._error(

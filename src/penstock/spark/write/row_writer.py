@@ -107,7 +107,7 @@ class RowWriter:
         publisher = self._outlet.publisher
         oldest = publisher.oldest_number  # read first, so rows with later replies stay available
         self._refuse(sorted(publisher.take_refused(), key=lambda one: one.number))
-        self._duplicates.judge(publisher.take_repeats())
+        self._duplicates.record_repeats(publisher.take_repeats())
         self._sent.forget(oldest)
 
     def _refuse(self, refusals: list[PublishRefusal]) -> None:
@@ -169,7 +169,7 @@ def ids_of_batch(
 def known_id(outlet: WorkerPublisher, subject: str, text: str) -> dict[str, Any] | None:
     """Return the message that has this id, if the stream remembers it."""
     try:
-        said = probe(outlet, subject, text.encode())
-        return message_at(outlet, int(said["seq"])) if said.get("duplicate") else None
+        answer = probe(outlet, subject, text.encode())
+        return message_at(outlet, int(answer["seq"])) if answer.get("duplicate") else None
     except (BulkError, ValueError):
         return None

@@ -83,12 +83,12 @@ class Coverage:
     def _asked(self, subject: str) -> str:
         name = self._outlet.config["name"]
         try:
-            said = probe(self._outlet, subject)
+            answer = probe(self._outlet, subject)
         except NoResponders:
             return "no stream takes this subject"
         except BulkError:
             return ""  # undecided: the row is sent, and the server decides
-        code = said.get("error", {}).get("err_code", 0)
+        code = answer.get("error", {}).get("err_code", 0)
         return "" if code == WRONG_LAST_MSG_ID else f"the subject does not belong to stream {name}"
 
 
@@ -106,6 +106,6 @@ def probe(outlet: WorkerPublisher, subject: str, msg_id: bytes = b"") -> dict[st
     header = added(header, b"Nats-Expected-Last-Msg-Id", secrets.token_hex().encode())
     if msg_id:
         header = added(header, b"Nats-Msg-Id", msg_id)
-    heard = outlet.publisher.ask(subject, header=header)
-    said: dict[str, Any] = json.loads(heard.payload)
-    return said
+    reply = outlet.publisher.ask(subject, header=header)
+    answer: dict[str, Any] = json.loads(reply.payload)
+    return answer

@@ -56,8 +56,8 @@ class WorkerPublisher:
 
     def refuse(self, refusals: list[PublishRefusal]) -> None:
         if refusals:
-            told = {f"{one.description} ({one.err_code or one.code})": one for one in refusals}
-            shown = "; ".join(list(told)[:REFUSALS_SHOWN])
+            reasons = {f"{one.description} ({one.err_code or one.code})": one for one in refusals}
+            shown = "; ".join(list(reasons)[:REFUSALS_SHOWN])
             raise SinkError(
                 f"stream {self.config['name']} refused {len(refusals)} of the rows: {shown}"
             )
@@ -112,5 +112,5 @@ def _outlet(publisher: BlockingPublisher, options: PublishOptions, stream: str) 
 
 
 def _call(publisher: BlockingPublisher, subject: str, body: dict[str, Any]) -> dict[str, Any]:
-    heard = publisher.ask(subject, json.dumps(body).encode() if body else b"")
-    return accepted(heard.payload)
+    reply = publisher.ask(subject, json.dumps(body).encode() if body else b"")
+    return accepted(reply.payload)

@@ -162,7 +162,7 @@ class WriteLedger:
         ident = secrets.token_hex(DIGEST_BYTES)
         count = rows.count - start
         try:
-            heard = self._outlet.publisher.ask(
+            reply = self._outlet.publisher.ask(
                 self._subject,
                 msgspec.json.encode(mark),
                 header=self._mark_header(ident, count + 1),
@@ -170,7 +170,7 @@ class WriteLedger:
             )
         except (ReplyTimeout, ConnectionLost, NoResponders):
             return False  # unknown whether stored: the ledger records it
-        answer: dict[str, Any] = json.loads(heard.payload)
+        answer: dict[str, Any] = json.loads(reply.payload)
         if error := answer.get("error"):
             return self._refused(error, tried)
         self._mark = msgspec.structs.replace(mark, seq=int(answer["seq"]))

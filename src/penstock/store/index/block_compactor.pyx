@@ -123,7 +123,7 @@ def rewrite_image(bytes image not None, size_t head, bytes header not None, *,
     cdef Writer writer
     cdef bint sound
     cdef int kind
-    cdef Span said
+    cdef Span summary
     cdef uint64_t span = PyBytes_GET_SIZE(live)
     cdef const char* base = PyBytes_AS_STRING(image)
     cdef const char* wanted = PyBytes_AS_STRING(live)
@@ -143,8 +143,8 @@ def rewrite_image(bytes image not None, size_t head, bytes header not None, *,
         for kind in range(KINDS):
             if writer.latest[kind].kind:
                 write_span(&writer, &writer.latest[kind])
-        said = Span(REMOVE, loss_floor + 1 + losses, loss_floor, last_ts_ns)
-        write_span(&writer, &said)      # last, because it describes the records before it
+        summary = Span(REMOVE, loss_floor + 1 + losses, loss_floor, last_ts_ns)
+        write_span(&writer, &summary)      # last, because it describes the records before it
     try:
         if not sound:
             return None

@@ -102,7 +102,7 @@ class DeadlineWheel:
         "_front",
         "_front_at",
         "_front_end_ns",
-        "_front_gone",
+        "_front_removed",
         "_heap",
         "_idle",
         "_seconds",
@@ -114,7 +114,7 @@ class DeadlineWheel:
         self._idle = 0  # slots that are empty but still in the heap
         self._front: list[int] = []  # deadline << 64 | sequence, ascending
         self._front_at = 0
-        self._front_gone: set[int] = set()
+        self._front_removed: set[int] = set()
         self._front_end_ns = 0  # the front holds every deadline before this time
         self._count = 0
 
@@ -153,7 +153,7 @@ class DeadlineWheel:
         wanted = self._count if at_most is None else at_most
         bound = (now_ns + 1) << _SEQ_BITS
         while len(due) < wanted:
-            self._skip_gone()
+            self._skip_removed()
             if self._front_at == len(self._front):
                 if not self._advance(now_ns):
                     break
@@ -168,7 +168,7 @@ class DeadlineWheel:
 
     def next_deadline_ns(self) -> int | None:
         """Return the next deadline, or up to a second before it; None if there is none."""
-        self._skip_gone()
+        self._skip_removed()
         if self._front_at < len(self._front):
             return self._front[self._front_at] >> _SEQ_BITS
         slot = self._first_slot()
@@ -278,8 +278,8 @@ class DeadlineWheel:
         return True
 
     def _add_in_front(self, key: int) -> bool:
-        if key in self._front_gone:
-            self._front_gone.remove(key)
+        if key in self._front_removed:
+            self._front_removed.remove(key)
             return True
         at = bisect_left(self._front, key, self._front_at)
         if at < len(self._front) and self._front[at] == key:
@@ -289,16 +289,16 @@ class DeadlineWheel:
 
     def _remove_in_front(self, key: int) -> bool:
         at = bisect_left(self._front, key, self._front_at)
-        if at == len(self._front) or self._front[at] != key or key in self._front_gone:
+        if at == len(self._front) or self._front[at] != key or key in self._front_removed:
             return False
-        self._front_gone.add(key)
+        self._front_removed.add(key)
         return True
 
-    def _skip_gone(self) -> None:
-        while self._front_gone and self._front_at < len(self._front):
-            if self._front[self._front_at] not in self._front_gone:
+    def _skip_removed(self) -> None:
+        while self._front_removed and self._front_at < len(self._front):
+            if self._front[self._front_at] not in self._front_removed:
                 return
-            self._front_gone.remove(self._front[self._front_at])
+            self._front_removed.remove(self._front[self._front_at])
             self._front_at += 1
 
     def _trim_front(self) -> None:
@@ -316,7 +316,7 @@ class DeadlineWheel:
             entries = slots.setdefault(number, [])
             entries += [(seq, base + offset) for seq, offset in slot.entries()]
         for key in self._front[self._front_at :]:
-            if key not in self._front_gone:
+            if key not in self._front_removed:
                 number, offset = divmod(key >> _SEQ_BITS, SLOT_NS)
                 slots.setdefault(number, []).append((key & U64_MAX, offset))
         out = bytearray()

@@ -26,8 +26,8 @@ LOSSES_MAX = 1 << 62
 class Losses:
     """The losses of a log; `note` receives its range records in order."""
 
-    _said: int = 0
-    _unsaid: int = 0
+    _recorded: int = 0
+    _unrecorded: int = 0
     """The highest sequence removed since the log last recorded its losses."""
     _suspected: int = 0
     _counted: int = 0
@@ -41,20 +41,20 @@ class Losses:
         if kind == REMOVE and first > last + 1 + LOSSES_MAX:
             self.suspect(last)
         elif kind == REMOVE and first > last:
-            self._said = max(self._said, last)
+            self._recorded = max(self._recorded, last)
             self._counted = max(self._counted, first - last - 1)
-            self._unsaid = self._uncounted = 0
+            self._unrecorded = self._uncounted = 0
         elif kind in (REMOVE, SKIP) and first <= last:
             # A rewritten block records removed messages at its end as skipped sequences.
-            self._unsaid = max(self._unsaid, last)
+            self._unrecorded = max(self._unrecorded, last)
             self._uncounted += last - first + 1 if kind == REMOVE else 1
         elif kind == FLOOR:
-            self._unsaid = max(self._unsaid, first - 1)
+            self._unrecorded = max(self._unrecorded, first - 1)
             self._uncounted += 1
 
     def cut(self, seq: int) -> None:
         """Process a truncation after a sequence: messages displaced by the truncated are lost."""
-        self._unsaid = max(self._unsaid, seq)
+        self._unrecorded = max(self._unrecorded, seq)
         self._uncounted += 1
 
     def miss(self) -> None:
@@ -68,7 +68,7 @@ class Losses:
 
     @property
     def floor(self) -> int:
-        return max(self._said, self._unsaid, self._suspected)
+        return max(self._recorded, self._unrecorded, self._suspected)
 
     @property
     def count(self) -> int:
@@ -79,4 +79,4 @@ class Losses:
     @property
     def is_unsaid(self) -> bool:
         """Whether the log still has to record these losses."""
-        return self.floor > self._said or self.count > self._counted
+        return self.floor > self._recorded or self.count > self._counted

@@ -197,26 +197,26 @@ cdef class RecordLog(BlockList):
         Returns the numbers of the blocks forgotten with it.
         """
         cdef int64_t ts_ns = self.last_ts_ns
-        cdef list gone
+        cdef list block_numbers
         if seq > self.last_seq:
             raise ValueError(f"sequence {seq} is behind the last one, {self.last_seq}")
-        gone = self.cut_back(seq)
+        block_numbers = self.cut_back(seq)
         if self.records_removals:
             # A block that starts at a used sequence revokes what earlier blocks record from there.
             self.new_block(seq + 1, ts_ns)
             self.note_range(SKIP, seq + 1, seq, self.last_ts_ns)     # empty: records only the time
-        return gone
+        return block_numbers
 
     cdef list cut_back(self, uint64_t seq):
         """Do the same without a record in the log."""
         cdef Block* block
         cdef uint64_t last
-        cdef list gone = []
+        cdef list block_numbers = []
         while self.block_last > self.block_first:
             block = self.blocks[self.block_last - 1]
             if block.first_seq <= seq:
                 break
-            gone.append(block.number)
+            block_numbers.append(block.number)
             self.forget_block(self.block_last - 1)
         if self.block_last > self.block_first:
             block = self.blocks[self.block_last - 1]
@@ -228,20 +228,20 @@ cdef class RecordLog(BlockList):
         self.last_ts_ns = self.ts_of(last) if last else 0
         if self.msgs == 0:
             self.first_seq = seq + 1
-        return gone
+        return block_numbers
 
     def drop_dead_blocks(self) -> list:
         """Forget the oldest blocks while they hold no live message; return their numbers.
 
         Only the oldest: a later block may hold records about sequences of earlier ones.
         """
-        gone = []
+        block_numbers = []
         while self.has_dead_front():
-            gone.append(self.blocks[self.block_first].number)
+            block_numbers.append(self.blocks[self.block_first].number)
             self.forget_block(self.block_first)
-        if gone:
+        if block_numbers:
             self.note_range(FLOOR, self.oldest_seq(), self.oldest_seq(), self.last_ts_ns)
-        return gone
+        return block_numbers
 
     cdef void renew_subjects(self):
         """Replace the subject index by an empty one, as no message is left."""

@@ -205,7 +205,7 @@ cdef void clear_entries(Block* block) noexcept nogil:
         for at in range(block.nentries):
             block.entries[at].offset = 0
 
-cdef object told(RecordLog log, Sum* total, int64_t ts, bint noted):
+cdef object taken_range(RecordLog log, Sum* total, int64_t ts, bint noted):
     if total.msgs == 0:
         return Taken(0, 0, [])
     if noted:
@@ -227,7 +227,7 @@ def take_span(RecordLog log not None, uint64_t first, uint64_t last, int64_t ts_
         with nogil:
             take_blocks(log, first, last, NO_CUTOFF, at_most, &total)
     finish_removal(log, &total)
-    return told(log, &total, ts_ns, noted)
+    return taken_range(log, &total, ts_ns, noted)
 
 def take_older(RecordLog log not None, uint64_t start, int64_t cutoff_ns, uint64_t at_most,
                int64_t ts_ns) -> Taken:
@@ -236,7 +236,7 @@ def take_older(RecordLog log not None, uint64_t start, int64_t cutoff_ns, uint64
     with nogil:
         take_blocks(log, start, NO_BOUND, cutoff_ns, at_most, &total)
         finish_removal(log, &total)
-    return told(log, &total, ts_ns, True)
+    return taken_range(log, &total, ts_ns, True)
 
 def take_front(RecordLog log not None, int64_t msgs_max, int64_t bytes_max, uint64_t at_most,
                int64_t ts_ns) -> Taken:
@@ -251,7 +251,7 @@ def take_front(RecordLog log not None, int64_t msgs_max, int64_t bytes_max, uint
             seq = total.last + 1
         if total.msgs:
             finish_removal(log, &total)
-    return told(log, &total, ts_ns, True)
+    return taken_range(log, &total, ts_ns, True)
 
 
 # -------------------------------------------------------------------- by subject, in slices

@@ -88,11 +88,11 @@ class Directory:
     def _note(self, name: str, directory: Directory) -> None:
         below = self._below
 
-        def gone(kept: ref[Directory]) -> None:
+        def on_collected(kept: ref[Directory]) -> None:
             if below.get(name) is kept:
                 below.pop(name, None)
 
-        below[name] = ref(directory, gone)
+        below[name] = ref(directory, on_collected)
 
     def renamed(self, old: str, new: str) -> None:
         """Record that an entry of this directory was renamed."""

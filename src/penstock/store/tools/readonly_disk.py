@@ -27,7 +27,7 @@ class OverlayDisk:
     def __init__(self, below: Disk) -> None:
         self._below = below
         self._changed: dict[str, bytearray] = {}
-        self._gone: set[str] = set()
+        self._deleted: set[str] = set()
         self._open: dict[File, bytearray] = {}
         self._made: dict[str, OverlayDisk] = {}
 
@@ -45,7 +45,7 @@ class OverlayDisk:
         check_name(self.path, "open", name)
         if name in self._changed:
             return self._handle(name)
-        if name not in self._gone:
+        if name not in self._deleted:
             try:
                 return self._below.open(name, writable=False)
             except NotFound:
@@ -136,7 +136,7 @@ class OverlayDisk:
         if name not in self.files():
             raise failure(f"{self.path}/{name}", "unlink", codes.ENOENT)
         self._changed.pop(name, None)
-        self._gone.add(name)
+        self._deleted.add(name)
 
     def mkdir(self, name: str) -> None:
         raise failure(f"{self.path}/{name}", "mkdir", codes.EROFS)
@@ -153,7 +153,7 @@ class OverlayDisk:
         """Do nothing: no change is kept."""
 
     def files(self) -> list[str]:
-        return sorted((set(self._below.files()) - self._gone) | self._changed.keys())
+        return sorted((set(self._below.files()) - self._deleted) | self._changed.keys())
 
     def directories(self) -> list[str]:
         return self._below.directories()

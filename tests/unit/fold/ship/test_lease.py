@@ -147,7 +147,7 @@ async def test_a_completion_that_fails_is_told_and_no_more(
 
     bucket.meanwhile = fail
     await guard.complete(at(4))
-    assert "is done, but not told" in caplog.text
+    assert "is done, but could not be recorded" in caplog.text
 
 
 async def test_a_guard_that_is_forgotten_is_told(

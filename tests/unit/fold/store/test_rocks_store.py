@@ -38,7 +38,7 @@ def test_what_was_flushed_and_merged_is_read_as_before(path: Path) -> None:
     with RocksDbSnapshot.open(path, cache_bytes=1 << 20, write_buffer_bytes=1 << 16) as store:
         for batch in batches:
             store.apply(batch, at(2000))
-        store.settle()
+        store.finish_load()
         assert contents(store) == model(batches[-1])
     with RocksDbSnapshot.open(path, **SMALL_ROCKS, sync=True) as store:
         assert contents(store) == model(batches[-1])

@@ -140,7 +140,7 @@ def test_only_what_somebody_receives_is_built(
     monkeypatch.setattr(assets, "environment", environment)
 
     def handler(call: ApiCall) -> Outcome:
-        heard.append(call.is_heard)
+        heard.append(call.has_reader)
         return StreamNamesResponse()
 
     port: Any = Port()

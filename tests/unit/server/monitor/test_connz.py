@@ -20,7 +20,7 @@ from penstock.server.net.client_record import ClientRecord, Now
 from penstock.server.server_state import ServerState
 
 NOW = Now(wall_ns=1_000_000_000_000, monotonic_ns=0)
-GONE = ClientRecord(
+CLOSED_CLIENT = ClientRecord(
     cid=0,
     kind="STANDARD",
     ip="127.0.0.1",
@@ -84,20 +84,21 @@ def cids(service: ServerState, **asked: Any) -> list[int]:
 )
 def test_each_order_sorts_by_its_own_field(sort: str, field: str, order: list[int]) -> None:
     values = {1: 20, 2: 30, 3: 10}
-    records = [replace(GONE, cid=cid, **{field: value}) for cid, value in values.items()]
+    records = [replace(CLOSED_CLIENT, cid=cid, **{field: value}) for cid, value in values.items()]
     assert cids(service_of(*records), sort=sort) == order
 
 
 def test_reasons_sort_by_the_alphabet() -> None:
     records = [
-        replace(GONE, cid=cid, reason=reason) for cid, reason in enumerate(["b", "c", "a"], start=1)
+        replace(CLOSED_CLIENT, cid=cid, reason=reason)
+        for cid, reason in enumerate(["b", "c", "a"], start=1)
     ]
     assert cids(service_of(*records), sort="reason") == [3, 1, 2]
 
 
 @pytest.mark.parametrize("sort", sorted(SORTS))
 def test_ties_keep_the_order_of_ids(sort: str) -> None:
-    same = service_of(*(replace(GONE, cid=cid) for cid in (3, 1, 2)))
+    same = service_of(*(replace(CLOSED_CLIENT, cid=cid) for cid in (3, 1, 2)))
     assert cids(same, sort=sort) == [1, 2, 3]
 
 
@@ -119,7 +120,7 @@ def test_an_unknown_order_is_refused() -> None:
     limit=st.integers(-3, 35),
 )
 def test_pages_are_cut_from_the_whole(count: int, offset: int, limit: int) -> None:
-    service = service_of(*(replace(GONE, cid=cid) for cid in range(1, count + 1)))
+    service = service_of(*(replace(CLOSED_CLIENT, cid=cid) for cid in range(1, count + 1)))
     page = connz(service, ConnzOptions(state=CLOSED, offset=offset, limit=limit), NOW)
     start, size = max(offset, 0), limit if limit > 0 else LIMIT_DEFAULT
     assert [row["cid"] for row in page["connections"]] == list(range(1, count + 1))[start:][:size]
@@ -128,22 +129,22 @@ def test_pages_are_cut_from_the_whole(count: int, offset: int, limit: int) -> No
 
 def test_total_counts_the_account_but_not_the_other_filters() -> None:
     service = service_of(
-        replace(GONE, cid=1, account="A", name_tag="A", user="amy"),
-        replace(GONE, cid=2, account="A", user="bob"),
-        replace(GONE, cid=3, account="$G", user="amy"),
+        replace(CLOSED_CLIENT, cid=1, account="A", name_tag="A", user="amy"),
+        replace(CLOSED_CLIENT, cid=2, account="A", user="bob"),
+        replace(CLOSED_CLIENT, cid=3, account="$G", user="amy"),
     )
     page = connz(service, ConnzOptions(state=CLOSED, acc="A", user="amy"), NOW)
     assert ([row["cid"] for row in page["connections"]], page["total"]) == ([1], 2)
 
 
 def test_an_account_that_is_not_there_has_no_list_at_all() -> None:
-    answer = connz(service_of(GONE), ConnzOptions(state=CLOSED, acc="NOPE"), NOW)
+    answer = connz(service_of(CLOSED_CLIENT), ConnzOptions(state=CLOSED, acc="NOPE"), NOW)
     assert answer["connections"] is None
     assert answer["server_id"] == ""
 
 
 def test_an_id_is_a_page_of_one() -> None:
-    service = service_of(*(replace(GONE, cid=cid) for cid in (1, 2, 3)))
+    service = service_of(*(replace(CLOSED_CLIENT, cid=cid) for cid in (1, 2, 3)))
     answer = connz(service, ConnzOptions(state=CLOSED, cid=2, offset=5), NOW)
     assert [row["cid"] for row in answer["connections"]] == [2]
     assert (answer["offset"], answer["limit"], answer["total"]) == (0, 1, 3)
@@ -154,15 +155,15 @@ def test_an_id_is_a_page_of_one() -> None:
 )
 def test_a_subject_filter_keeps_those_who_would_hear_it(subject: str, found: list[int]) -> None:
     service = service_of(
-        replace(GONE, cid=1, subscriptions=(("1", "foo.>", None, 0, 0),)),
-        replace(GONE, cid=2, subscriptions=(("1", "bar", "q", 0, 0),)),
+        replace(CLOSED_CLIENT, cid=1, subscriptions=(("1", "foo.>", None, 0, 0),)),
+        replace(CLOSED_CLIENT, cid=2, subscriptions=(("1", "bar", "q", 0, 0),)),
     )
     assert cids(service, acc="$G", filter_subject=subject) == found
     assert cids(service, filter_subject=subject) == [1, 2]  # subjects of which account?
 
 
 def test_users_and_accounts_are_shown_only_when_asked_for() -> None:
-    service = service_of(replace(GONE, cid=1, account="A", name_tag="A", user="amy"))
+    service = service_of(replace(CLOSED_CLIENT, cid=1, account="A", name_tag="A", user="amy"))
     plain = connz(service, ConnzOptions(state=CLOSED), NOW)["connections"][0]
     asked = connz(service, ConnzOptions(state=CLOSED, auth=True), NOW)["connections"][0]
     names = ("authorized_user", "account", "name_tag")
@@ -172,7 +173,7 @@ def test_users_and_accounts_are_shown_only_when_asked_for() -> None:
 
 def test_subscriptions_come_as_subjects_or_in_detail() -> None:
     subscriptions = (("7", "foo", "q", 3, 5),)
-    service = service_of(replace(GONE, cid=1, account="A", subscriptions=subscriptions))
+    service = service_of(replace(CLOSED_CLIENT, cid=1, account="A", subscriptions=subscriptions))
     listed = connz(service, ConnzOptions(state=CLOSED, subscriptions=True), NOW)
     detailed = connz(service, ConnzOptions(state=CLOSED, subscriptions_detail=True), NOW)
     assert listed["connections"][0]["subscriptions_list"] == ["foo"]
@@ -182,7 +183,7 @@ def test_subscriptions_come_as_subjects_or_in_detail() -> None:
 
 
 def test_a_name_that_is_no_text_is_shown_with_a_replacement() -> None:
-    service = service_of(replace(GONE, subscriptions=(("1", "a\udcff", None, 0, 0),)))
+    service = service_of(replace(CLOSED_CLIENT, subscriptions=(("1", "a\udcff", None, 0, 0),)))
     answer = connz(service, ConnzOptions(state=CLOSED, subscriptions=True), NOW)
     assert answer["connections"][0]["subscriptions_list"] == ["a�"]
 

@@ -99,9 +99,9 @@ def test_a_range_of_an_archive_is_cut_out_of_its_batches(
 
 
 def test_an_archive_of_an_old_server_is_read_without_what_was_removed() -> None:
-    told = json.loads(GOLDEN.with_suffix(".json").read_text())["messages"]
+    damage = json.loads(GOLDEN.with_suffix(".json").read_text())["messages"]
     found = rows_of(list(batches(GOLDEN)))
     assert [(row[0], row[1], row[4]) for row in found] == [
-        (one["subject"], one["seq"], base64.b64decode(one["data"])) for one in told
+        (one["subject"], one["seq"], base64.b64decode(one["data"])) for one in damage
     ]
-    assert [row[3] for row in found] == [base64.b64decode(one.get("hdrs", "")) for one in told]
+    assert [row[3] for row in found] == [base64.b64decode(one.get("hdrs", "")) for one in damage]

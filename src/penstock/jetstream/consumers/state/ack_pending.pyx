@@ -23,7 +23,7 @@ cdef struct Delivered:
     uint64_t seq
     uint64_t consumer_seq
     int64_t ts
-    bint gone
+    bint removed
 
 
 cdef class AckPending:
@@ -61,7 +61,7 @@ cdef class AckPending:
 
     cdef Delivered* find(self, uint64_t seq) noexcept nogil:
         cdef size_t at = self.place(seq)
-        if at == self.end or self.rows[at].seq != seq or self.rows[at].gone:
+        if at == self.end or self.rows[at].seq != seq or self.rows[at].removed:
             return NULL
         return self.rows + at
 
@@ -70,12 +70,12 @@ cdef class AckPending:
         cdef Delivered* row
         if at == self.end or self.rows[at].seq != seq:
             at = self.open(at)
-            self.rows[at].gone = True
+            self.rows[at].removed = True
         row = self.rows + at
-        if row.gone:
+        if row.removed:
             row.seq = seq
             row.consumer_seq = consumer_seq    # the consumer sequence of the first delivery stays
-            row.gone = False
+            row.removed = False
             self.count += 1
         row.ts = ts
 
@@ -96,12 +96,12 @@ cdef class AckPending:
         return at
 
     cdef void take(self, Delivered* row) noexcept nogil:
-        row.gone = True
+        row.removed = True
         self.count -= 1
         if self.count == 0:
             self.first = self.end = 0
             return
-        while self.rows[self.first].gone:
+        while self.rows[self.first].removed:
             self.first += 1
         if self.end - self.first > 2 * self.count + GAPS_MAX:
             self.close_gaps()
@@ -109,7 +109,7 @@ cdef class AckPending:
     cdef void close_gaps(self) noexcept nogil:
         cdef size_t i, n = 0
         for i in range(self.first, self.end):
-            if not self.rows[i].gone:
+            if not self.rows[i].removed:
                 self.rows[n] = self.rows[i]
                 n += 1
         self.first = 0
@@ -194,7 +194,7 @@ cdef class AckPending:
         if self.count == 0:
             return 0
         at = self.place(seq)
-        while at < self.end and self.rows[at].gone:
+        while at < self.end and self.rows[at].removed:
             at += 1
         return self.rows[at].seq if at < self.end else 0
 
@@ -203,7 +203,7 @@ cdef class AckPending:
         cdef size_t i = self.place(first) if self.count else self.end
         taken = Spans()
         while i < self.end and self.rows[i].seq <= last:
-            if not self.rows[i].gone:
+            if not self.rows[i].removed:
                 taken.add(self.rows[i].seq)
             i += 1
         return taken.done()
@@ -213,7 +213,7 @@ cdef class AckPending:
         cdef size_t i
         cdef uint64_t lowest = 0
         for i in range(self.first, self.end):
-            if not self.rows[i].gone and (lowest == 0 or self.rows[i].consumer_seq < lowest):
+            if not self.rows[i].removed and (lowest == 0 or self.rows[i].consumer_seq < lowest):
                 lowest = self.rows[i].consumer_seq
         return lowest
 
@@ -224,7 +224,7 @@ cdef class AckPending:
         for i in range(self.first, self.end):
             if self.rows[i].seq > seq:
                 break
-            if not self.rows[i].gone:
+            if not self.rows[i].removed:
                 found.append(self.rows[i].seq)
         return found
 
@@ -254,7 +254,7 @@ cdef class AckPending:
     def items(self) -> list:
         cdef size_t i
         return [(self.rows[i].seq, (self.rows[i].consumer_seq, self.rows[i].ts))
-                for i in range(self.first, self.end) if not self.rows[i].gone]
+                for i in range(self.first, self.end) if not self.rows[i].removed]
 
     def keys(self) -> list:
         return [seq for seq, _ in self.items()]

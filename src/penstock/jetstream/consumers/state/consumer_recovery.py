@@ -83,7 +83,7 @@ def recover(slots: SlotReading, logs: tuple[LogReading | None, LogReading | None
     used = [log for log in (current, following) if log] + [by_generation[g] for g in later]
     seq, left_out = _apply(state, start, used)
     durable = max((frame.durable_seq for log in used for frame in _all(log)), default=0)
-    damage, torn = _judge(slots, logs, durable)
+    damage, torn = _find_damage(slots, logs, durable)
     report = RecoveryReport(
         replayed=seq - start,
         cut_bytes=sum(log.unused_bytes for log in used),
@@ -126,7 +126,7 @@ def _apply(state: ConsumerState, seq: int, logs: list[LogReading]) -> tuple[int,
     return seq, left_out
 
 
-def _judge(
+def _find_damage(
     slots: SlotReading, logs: tuple[LogReading | None, LogReading | None], durable: int
 ) -> tuple[list[Damage], int]:
     """Return the certain damage, and how many parts may just be incompletely written."""

@@ -124,7 +124,7 @@ class UpgradeReader:
         trailing = len(self._http.trailing_data[0])
         if self._bytes_fed - trailing > HANDSHAKE_BYTES_MAX:
             raise _refusal(431, "request head too large")
-        upgrade = _judge(event, self._rules)
+        upgrade = _check_request(event, self._rules)
         if trailing:
             # The reference closes without a response here, so this server does too.
             raise UpgradeRefused(_text("client sent data before handshake is complete"), b"")
@@ -151,7 +151,7 @@ class _Headers:
         )
 
 
-def _judge(request: "h11.Request", rules: UpgradeRules) -> Upgrade:
+def _check_request(request: "h11.Request", rules: UpgradeRules) -> Upgrade:
     if not request.http_version.startswith(b"1."):
         raise _refusal(505, "unsupported protocol version")
     path = _path(request.target.decode("latin-1"))
