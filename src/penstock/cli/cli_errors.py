@@ -81,9 +81,9 @@ def describe_error(error: BaseException) -> str | None:
     if isinstance(error, UnicodeError):
         return "that is not text"
     if "penstock.kv.errors" in sys.modules:
-        from penstock.kv.errors import FoldError
+        from penstock.kv.errors import KvError
 
-        if isinstance(error, FoldError):
+        if isinstance(error, KvError):
             return str(error)
     return _describe_library_error(error) if "nats" in sys.modules else None
 

@@ -24,6 +24,7 @@ from penstock.fold.derive.value_codecs import (
     Zstd,
 )
 from penstock.fold.errors import (
+    ApplyError,
     ArtifactInvalid,
     BackendMismatch,
     DestinationTaken,
@@ -32,6 +33,8 @@ from penstock.fold.errors import (
     FoldFormatError,
     FoldMismatch,
     FoldStoreError,
+    RepairFailed,
+    RepairRefused,
     StaleArtifact,
     StoreIOError,
     StorePoisoned,
@@ -77,15 +80,7 @@ from penstock.fold.store.rocks_store import RocksDbReader, RocksDbSnapshot
 from penstock.fold.store.sqlite_store import SqliteReader, SqliteSnapshot
 from penstock.kv.contract import BucketConfig as StoreConfig
 from penstock.kv.contract import Capabilities as ConnectionCapabilities
-from penstock.kv.errors import (
-    ApplyError,
-    BucketError,
-    CursorExpired,
-    LogReset,
-    RepairFailed,
-    RepairRefused,
-    WatchError,
-)
+from penstock.kv.errors import BucketError, CursorExpired, KvError, LogReset, WatchError
 from penstock.kv.kv_types import (
     Bookmark,
     CaughtUp,
@@ -140,6 +135,7 @@ __all__ = [
     "Json",
     "Keep",
     "KvEntry",
+    "KvError",
     "KvUpdate",
     "LeaseGuard",
     "LeaseRecord",

@@ -7,10 +7,11 @@ error contains a value.
 
 from __future__ import annotations
 
-from penstock.kv.errors import FoldError
+from penstock.kv.errors import KvError
 from penstock.kv.kv_types import VersionToken, WatchCursor
 
 __all__ = [
+    "ApplyError",
     "ArtifactInvalid",
     "BackendMismatch",
     "DestinationTaken",
@@ -20,6 +21,8 @@ __all__ = [
     "FoldMismatch",
     "FoldStoreError",
     "ObjectMissing",
+    "RepairFailed",
+    "RepairRefused",
     "StaleArtifact",
     "StoreIOError",
     "StorePoisoned",
@@ -27,6 +30,10 @@ __all__ = [
     "VersionReset",
     "WaitTimeout",
 ]
+
+
+class FoldError(KvError):
+    """Base class. A fold also raises the errors of its bucket; `KvError` catches both."""
 
 
 class FoldStoreError(FoldError):
@@ -129,3 +136,24 @@ class ObjectMissing(TransportError):
     """A required object is missing."""
 
     hint = "read the pointer again: it may name another by now"
+
+
+# -- following a bucket
+
+
+class RepairRefused(FoldError):
+    """No permitted repair can mend the fold."""
+
+    hint = "the bucket drops values on its own: give a source of artifacts, or mirror=True"
+
+
+class RepairFailed(FoldError):
+    """A repair ended before the fold was whole."""
+
+    hint = "the cursor has not moved; the next run repairs again"
+
+
+class ApplyError(FoldError):
+    """The application's `apply` raised; its exception is the cause."""
+
+    hint = "the cursor has not moved; the batch comes again"

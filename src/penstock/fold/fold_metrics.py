@@ -22,7 +22,7 @@ from prometheus_client.registry import Collector
 
 from penstock.base.units import SECOND_NS
 from penstock.fold.follow.observer import Observer
-from penstock.kv.errors import FoldError
+from penstock.kv.errors import KvError
 from penstock.kv.update_batch import Updates, pieces_of
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class FoldMetrics(Collector):
         for name, fold in tuple(self._folds.items()):
             try:
                 self._read(gauges, name, fold)
-            except FoldError:
+            except KvError:
                 continue  # the fold was closed
         yield from gauges.families()
 

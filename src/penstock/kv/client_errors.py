@@ -10,7 +10,7 @@ from penstock.bulk import errors as bulk
 from penstock.kv.errors import (
     BucketNotFound,
     ConnectionFailed,
-    FoldError,
+    KvError,
     OperationFailed,
     OperationTimeout,
     WatchError,
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-def named(error: bulk.BulkError, bucket: str) -> FoldError:
+def named(error: bulk.BulkError, bucket: str) -> KvError:
     """Return the `penstock.kv.errors` equivalent of a bulk reader error."""
     if isinstance(error, bulk.Refused):
         return refused(error.description, error.err_code or error.code, bucket)
@@ -33,7 +33,7 @@ def named(error: bulk.BulkError, bucket: str) -> FoldError:
     return WatchError(str(error), bucket=bucket)
 
 
-def refused(description: str, code: int, bucket: str) -> FoldError:
+def refused(description: str, code: int, bucket: str) -> KvError:
     if code == STREAM_NOT_FOUND:
         return BucketNotFound("there is no such bucket", bucket=bucket)
     return OperationFailed(description, code=code, bucket=bucket)

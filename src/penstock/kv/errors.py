@@ -1,7 +1,7 @@
-"""Errors of buckets and watches, and `FoldError`, the base class of all fold errors.
+"""Errors of buckets and watches.
 
-Each error has a `hint` that states what to do and, if known, the bucket and the cursor.
-`penstock.fold.errors` derives the errors of local stores from `FoldError`. No error contains a
+Each error has a `hint` that states what to do and, if known, the bucket and the cursor. Those of
+folds, which copy a bucket, derive from `KvError` in `penstock.fold.errors`. No error contains a
 value, a password or a path to one.
 """
 
@@ -33,7 +33,7 @@ TRANSIENT_CODES = frozenset(
 """Server error codes that may succeed on retry: no JetStream reply, no leader, no resources."""
 
 
-class FoldError(Exception):
+class KvError(Exception):
     """Base class. `bucket` is empty and `cursor` is `WatchCursor.NONE` if unknown."""
 
     hint: str = ""
@@ -54,7 +54,7 @@ class FoldError(Exception):
 # -- buckets
 
 
-class BucketError(FoldError):
+class BucketError(KvError):
     """A request to the server or the connection to it failed."""
 
 
@@ -106,7 +106,7 @@ class OperationFailed(BucketError):
 # -- watches
 
 
-class WatchError(FoldError):
+class WatchError(KvError):
     """A watch ended before the caller stopped it."""
 
     hint = "watch again from the last cursor"
@@ -147,17 +147,3 @@ class LogReset(WatchError):
         super().__init__(reason, bucket=bucket, cursor=cursor)
         self.old_identity = old_identity
         self.new_identity = new_identity
-
-
-class RepairRefused(WatchError):
-    hint = "the bucket drops values on its own: give a source of artifacts, or mirror=True"
-
-
-class RepairFailed(WatchError):
-    hint = "the cursor has not moved; the next run repairs again"
-
-
-class ApplyError(WatchError):
-    """The application's `apply` raised; its exception is the cause."""
-
-    hint = "the cursor has not moved; the batch comes again"

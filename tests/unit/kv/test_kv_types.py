@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.kv.errors import CursorExpired, FoldError, RevisionMismatch
+from penstock.kv.errors import CursorExpired, KvError, RevisionMismatch
 from penstock.kv.kv_types import (
     KvEntry,
     KvUpdate,
@@ -85,7 +85,7 @@ def test_a_scope_covers_what_lies_within_it() -> None:
 
 def test_an_error_says_where_and_what_to_do() -> None:
     error = CursorExpired("gone", first_seq=9, cursor=WatchCursor.of(3), bucket="b")
-    assert isinstance(error, FoldError)
+    assert isinstance(error, KvError)
     assert str(error) == "bucket b: gone (repair the fold, or read everything again)"
     assert (error.first_seq, error.cursor.rank) == (9, 3)
     mismatch = RevisionMismatch("no", expected=VersionToken.of(4))

@@ -14,7 +14,14 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.fold.artifact.atomic_dir import staged
-from penstock.fold.errors import ArtifactInvalid, FoldMismatch, StaleArtifact, StorePoisoned
+from penstock.fold.errors import (
+    ArtifactInvalid,
+    FoldMismatch,
+    RepairFailed,
+    RepairRefused,
+    StaleArtifact,
+    StorePoisoned,
+)
 from penstock.fold.follow.key_list import KeyList
 from penstock.fold.follow.repair import (
     CHUNK_UPDATES,
@@ -43,7 +50,7 @@ from penstock.fold.follow.repair_policy import (
 from penstock.fold.store import log_witnesses
 from penstock.fold.store.fold_meta import SnapshotMeta
 from penstock.fold.store.log_witnesses import WITNESSES_MAX, LogVerdict, Sighting, WitnessedRecord
-from penstock.kv.errors import FoldError, OperationFailed, RepairFailed, RepairRefused
+from penstock.kv.errors import KvError, OperationFailed
 from penstock.kv.kv_types import SYNTHETIC, KvUpdate, Op, Scope, WatchCursor
 
 if TYPE_CHECKING:
@@ -254,7 +261,7 @@ class ResumePlanner:
             return await self._carry_out(plan, start, held, info)
         except (RepairFailed, RepairRefused, ArtifactInvalid, StorePoisoned):
             raise
-        except FoldError as error:
+        except KvError as error:
             raise RepairFailed(
                 f"{plan.value}: {error}", bucket=error.bucket, cursor=self._store.cursor
             ) from error

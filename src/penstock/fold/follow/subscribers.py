@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 from weakref import WeakSet
 
-from penstock.fold.errors import VersionReset
-from penstock.kv.errors import FoldError
+from penstock.fold.errors import FoldError, VersionReset
 from penstock.kv.kv_types import WriteVersion
 from penstock.kv.resume_check import is_same_log
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from penstock.kv.errors import KvError
     from penstock.kv.kv_types import KvUpdate
 
 CHANGES_WAITING_MAX = 100_000
@@ -40,7 +40,7 @@ class Changes:
         self._waiting: deque[Sequence[KvUpdate]] = deque()
         self._count = 0
         self._bell = asyncio.Event()
-        self._end: FoldError | None = None
+        self._end: KvError | None = None
         self._is_closed = False
 
     def put(self, updates: Sequence[KvUpdate]) -> None:
@@ -103,7 +103,7 @@ class Subscribers:
         self._revisions: dict[asyncio.Future[None], _Wanted] = {}
         #: Weak references, so that a dropped reader is no longer served.
         self._changes: WeakSet[Changes] = WeakSet()
-        self._closed: FoldError | None = None
+        self._closed: KvError | None = None
 
     async def wait_for(self, revision: int, log: str = "") -> None:
         """Wait until a revision is committed; if `log` is given, a revision of that log."""
@@ -137,7 +137,7 @@ class Subscribers:
             for reader in tuple(self._changes):
                 reader.put(updates)
 
-    def close(self, reason: FoldError) -> None:
+    def close(self, reason: KvError) -> None:
         """End all readers, and fail all waits for a revision with `reason`."""
         self._closed = reason
         for waiter in tuple(self._revisions):

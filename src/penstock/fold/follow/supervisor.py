@@ -22,6 +22,7 @@ from penstock.fold.errors import (
     ArtifactInvalid,
     FoldMismatch,
     FoldStoreError,
+    RepairRefused,
     StorePoisoned,
     VersionReset,
 )
@@ -38,7 +39,7 @@ from penstock.fold.follow.watch_loop import FoldLoop, LoopContext, WatchListener
 from penstock.fold.follow.write_outbox import Outbox
 from penstock.fold.store.atomic_files import check_writable
 from penstock.fold.store.memory_store import MemorySnapshot
-from penstock.kv.errors import BucketError, BucketNotFound, FoldError, RepairRefused
+from penstock.kv.errors import BucketError, BucketNotFound, KvError
 from penstock.kv.kv_types import Scope, WriteVersion
 from penstock.kv.resume_check import is_same_log
 
@@ -152,7 +153,7 @@ class Supervisor:
         return 0 if entry is None else entry.revision or 0
 
     async def close(self) -> None:
-        """Flush, stop the watch and close the store; raises only `FoldError`."""
+        """Flush, stop the watch and close the store; raises only `KvError`."""
         self._is_closing = True
         self.around.stop.set()
         if self._task is not None:
@@ -303,7 +304,7 @@ class Supervisor:
         self._is_poisoned = self._is_poisoned or isinstance(error, StorePoisoned)
         self.state = _state_after(error)
         name = self.setup.origin.name
-        if isinstance(error, FoldError):
+        if isinstance(error, KvError):
             log.warning("the watch ended bucket=%s reason=%s", name, error)
         else:
             log.error("the watch broke bucket=%s", name, exc_info=error)
@@ -343,7 +344,7 @@ class Supervisor:
             return
         try:
             await self.worker.run(self.store.close)
-        except FoldError:
+        except KvError:
             raise
         except Exception as error:
             raise FoldStoreError(f"closing failed: {error}", path=self.setup.path) from error
@@ -352,7 +353,7 @@ class Supervisor:
         for extension in self.setup.extensions:
             store.attach(extension)
 
-    def _end(self, reason: FoldError) -> None:
+    def _end(self, reason: KvError) -> None:
         self.ready.set()
         self.subscribers.close(reason)
         self.exports.close()

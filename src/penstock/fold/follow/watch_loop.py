@@ -18,13 +18,14 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
+from penstock.fold.errors import ApplyError, RepairRefused
 from penstock.fold.follow.batch_buffer import HYDRATE_UPDATES, BatchBuffer, BatchConfig, Rejections
 from penstock.fold.follow.event_stream import EventStream
 from penstock.fold.follow.repair_policy import FoldStart, HeldEntry, Mode, how_to_start
 from penstock.fold.follow.resume import Anchor, ResumePlanner
 from penstock.fold.follow.store_worker import LEAVE_SECONDS
 from penstock.kv.contract import HEARTBEAT_SECONDS
-from penstock.kv.errors import ApplyError, CursorExpired, LogReset, RepairRefused, ValuesLost
+from penstock.kv.errors import CursorExpired, LogReset, ValuesLost
 from penstock.kv.kv_types import Bookmark, CaughtUp, KvUpdate, Scope, WatchCursor
 from penstock.kv.update_batch import Updates
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from penstock.fold.errors import FoldStoreError, WaitTimeout
 from penstock.fold.follow.outbox_file import Outcome, WriteResult
-from penstock.kv.errors import FoldError, OperationFailed, RevisionMismatch
+from penstock.kv.errors import KvError, OperationFailed, RevisionMismatch
 from penstock.kv.kv_types import Op, VersionToken
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ class Outbox:
 
     async def _rest(self, error: Exception) -> None:
         self.error = error
-        if not isinstance(error, FoldError):
+        if not isinstance(error, KvError):
             log.error("the outbox could not send a write", exc_info=error)
         await asyncio.sleep(self._pause)
         self._pause = min(2 * self._pause, PAUSE_SECONDS_MAX)

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 from msgspec import Struct
 
 from penstock.fold.artifact.atomic_dir import staged_beside, sweep_stages
-from penstock.fold.errors import FoldError, FoldStoreError
+from penstock.fold.errors import FoldStoreError
 from penstock.fold.ship.object_store import unheard
 from penstock.fold.ship.pointer import Published
+from penstock.kv.errors import KvError
 
 if TYPE_CHECKING:
     from penstock.fold.artifact.manifest import Manifest
@@ -100,7 +101,7 @@ async def repeat_rounds(
     while True:
         try:
             done = await export_round(lease, ttl, exports, transport, key, scratch, form=form)
-        except FoldError as error:
+        except KvError as error:
             log.warning("export round failed key=%s: %s", key, error)
         else:
             if done is not None:

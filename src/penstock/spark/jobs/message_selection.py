@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from penstock.spark.subject_regex import whole_regex
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -34,15 +35,5 @@ def selected(rows: DataFrame, selection: MessageSelection) -> DataFrame:
     if selection.before:
         rows = rows.where(f.col("timestamp") < f.lit(selection.before).cast("timestamp"))
     if selection.subjects:
-        pattern = "|".join(f"(?:{regex_of(subject)})" for subject in selection.subjects)
-        rows = rows.where(f.col("subject").rlike(f"^(?:{pattern})$"))
+        rows = rows.where(f.col("subject").rlike(whole_regex(selection.subjects)))
     return rows
-
-
-def regex_of(pattern: str) -> str:
-    """Convert a subject with wildcards to a regular expression that Java accepts too."""
-    tokens = pattern.split(".")
-    parts = [r"[^.]+" if token == "*" else re.escape(token) for token in tokens]
-    if tokens[-1] == ">":
-        parts[-1] = r".+"
-    return r"\.".join(parts)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.spark.write.sink_options import DeliveryMode
 from penstock.spark.write.worker_publisher import SinkError
+from penstock.subjects.match import match_literal
 
 if TYPE_CHECKING:
     from penstock.spark.write.sink_options import SinkOptions
@@ -60,19 +61,8 @@ def _check_ledger(config: dict[str, Any], options: SinkOptions) -> None:
             "needs retention limits"
         )
     sample = f"{options.ledger}.q.0"
-    if not any(covers(pattern, sample) for pattern in config.get("subjects", ())):
+    if not any(match_literal(sample, pattern) for pattern in config.get("subjects", ())):
         raise SinkError(
             f"stream {name} does not take {options.ledger}.>, where delivery strict keeps its "
             "ledger: add it to the stream's subjects, or set ledgerPrefix"
         )
-
-
-def covers(pattern: str, subject: str) -> bool:
-    """Return True if a stream's subject pattern matches a literal subject."""
-    wanted, given = pattern.split("."), subject.split(".")
-    for at, token in enumerate(wanted):
-        if token == ">":
-            return len(given) > at
-        if at >= len(given) or token not in ("*", given[at]):
-            return False
-    return len(wanted) == len(given)

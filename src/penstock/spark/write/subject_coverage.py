@@ -18,29 +18,16 @@ import pyarrow.compute as pc
 
 from penstock.api.error_codes import WRONG_LAST_MSG_ID
 from penstock.bulk.errors import BulkError, NoResponders
+from penstock.spark.subject_regex import LITERAL_TOKEN, regex_of, whole_regex
 from penstock.wire.headers import EMPTY_BLOCK, added
 
 if TYPE_CHECKING:
     from penstock.spark.write.worker_publisher import WorkerPublisher
 
-#: A wildcard alone is not a token of a literal subject.
-TOKEN: Final = r"(?:[^\x00-\x20\x7f.*>][^\x00-\x20\x7f.]*|[*>][^\x00-\x20\x7f.]+)"
-SUBJECT: Final = rf"{TOKEN}(\.{TOKEN})*"
+_LITERAL: Final = re.compile(regex_of(">", token=LITERAL_TOKEN))
 SUBJECT_BYTES_MAX: Final = 4096
 #: Maximum number of subjects probed per task; the server decides on further ones.
 ASKED_MAX: Final = 256
-
-
-def pattern_of(subjects: list[str]) -> str:
-    """Return a regular expression for the literal subjects these patterns match."""
-    parts = []
-    for subject in subjects:
-        tokens = [
-            TOKEN if token == "*" else SUBJECT if token == ">" else re.escape(token)
-            for token in subject.split(".")
-        ]
-        parts.append(r"\.".join(tokens))
-    return f"^({'|'.join(parts)})$" if parts else r"^\x00$"
 
 
 class Coverage:
@@ -48,7 +35,7 @@ class Coverage:
 
     def __init__(self, outlet: WorkerPublisher) -> None:
         self._outlet = outlet
-        self._pattern = pattern_of(list(outlet.config.get("subjects") or ()))
+        self._pattern = whole_regex(outlet.config.get("subjects") or (), token=LITERAL_TOKEN)
         self._known: dict[str, str] = {}
 
     def faulty(self, subjects: pa.Array) -> list[tuple[pa.Array, str]]:
@@ -94,7 +81,7 @@ class Coverage:
 
 def is_literal(subject: str) -> bool:
     is_short = len(subject.encode()) <= SUBJECT_BYTES_MAX
-    return is_short and re.fullmatch(SUBJECT, subject) is not None
+    return is_short and _LITERAL.fullmatch(subject) is not None
 
 
 def probe(outlet: WorkerPublisher, subject: str, msg_id: bytes = b"") -> dict[str, Any]:

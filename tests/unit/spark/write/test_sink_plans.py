@@ -18,7 +18,7 @@ from pyspark.sql.types import (
 from penstock.spark.options import OptionError, parse
 from penstock.spark.write.sink import plan_sink
 from penstock.spark.write.sink_options import SinkOptions
-from penstock.spark.write.sink_target import check_target, covers
+from penstock.spark.write.sink_target import check_target
 from penstock.spark.write.worker_publisher import SinkError
 
 BASE = {"url": "nats://127.0.0.1:4222", "stream": "OUT"}
@@ -149,22 +149,3 @@ def test_a_stream_that_cannot_keep_the_promise_is_refused_with_what_to_set(
     check_target(fine, parse(SinkOptions, {**BASE, **STRICT}))
     with pytest.raises(SinkError, match=f"(?i){told}"):
         check_target({**fine, **config}, chosen)
-
-
-@pytest.mark.parametrize(
-    ("pattern", "subject", "is_covered"),
-    [
-        ("a.>", "a.b", True),
-        ("a.>", "a", False),
-        ("a.*", "a.b", True),
-        ("a.*", "a.b.c", False),
-        ("*.b", "a.b", True),
-        ("a.b", "a.b", True),
-        ("a.b", "a", False),
-        (">", "a", True),
-    ],
-)
-def test_a_pattern_covers_what_a_server_says_it_does(
-    pattern: str, subject: str, is_covered: bool
-) -> None:
-    assert covers(pattern, subject) is is_covered
