@@ -82,7 +82,7 @@ def test_other_kinds_of_credentials_are_refused(
 
 
 @pytest.mark.parametrize("start", [b"CONNECT ", b"PING ", b"SUB ", b"PUB ", b"-ERR ", b"INFO "])
-def test_an_endless_line_ends_the_connection(unguarded: Victim, start: bytes) -> None:
+def test_endless_line_ends_connection(unguarded: Victim, start: bytes) -> None:
     before = unguarded.resident()
     with unguarded.peer() as peer:
         peer.try_send(start)
@@ -93,7 +93,7 @@ def test_an_endless_line_ends_the_connection(unguarded: Victim, start: bytes) ->
 
 
 @pytest.mark.parametrize("start", [b"CONNECT", b"SUB", b"PUB"])
-def test_endless_blanks_end_the_connection(unguarded: Victim, start: bytes) -> None:
+def test_endless_blanks_end_connection(unguarded: Victim, start: bytes) -> None:
     with unguarded.peer() as peer:
         peer.try_send(start)
         for _ in range(64):
@@ -134,7 +134,7 @@ def test_endless_blanks_end_the_connection(unguarded: Victim, start: bytes) -> N
     ],
 )
 @pytest.mark.parametrize("login", [True, False], ids=["guarded", "open"])
-def test_connect_with_any_payload_never_stops_the_server(
+def test_connect_with_any_payload_never_stops_server(
     request: pytest.FixtureRequest, payload: bytes, login: bool
 ) -> None:
     victim: Victim = request.getfixturevalue("guarded" if login else "unguarded")

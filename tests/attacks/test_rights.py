@@ -90,7 +90,7 @@ def test_second_connect_as_other_user_drops_all_state(victim: Victim) -> None:
 
 
 @pytest.mark.parametrize("reply", ["_R_.x", "$JS.ACK.a.b.1.2.3.4.5", "_GR_.x"])
-def test_client_cannot_publish_in_the_name_of_a_server(victim: Victim, reply: str) -> None:
+def test_client_cannot_publish_in_name_of_server(victim: Victim, reply: str) -> None:
     with victim.client() as peer:
         peer.send(f"SUB a 1\r\nPUB a {reply} 0\r\n\r\n")
         assert peer.fence() == [
@@ -99,7 +99,7 @@ def test_client_cannot_publish_in_the_name_of_a_server(victim: Victim, reply: st
 
 
 @pytest.mark.parametrize("maximum", ["0", "-1", "999999999", "9999999999", "18446744073709551616"])
-def test_unsub_with_invalid_count_ends_the_subscription(unguarded: Victim, maximum: str) -> None:
+def test_unsub_with_invalid_count_ends_subscription(unguarded: Victim, maximum: str) -> None:
     """What is no number of messages left ends the subscription at once, as with the reference."""
     with unguarded.client() as peer:
         peer.send(f"SUB extreme 1\r\nUNSUB 1 {maximum}\r\nPUB extreme 0\r\n\r\n")

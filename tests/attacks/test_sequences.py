@@ -130,7 +130,7 @@ def test_skipped_messages_use_up_sequences(client: JetStream) -> None:
     assert last_seq(stream) == SEQ_MAX
 
 
-def test_copies_follow_a_stream_to_its_last_sequence(client: JetStream) -> None:
+def test_copies_follow_stream_to_its_last_sequence(client: JetStream) -> None:
     origin = client.stream(first_seq=SEQ_MAX - 1)
     mirror = client.stream(mirror={"name": origin.name})
     sink = client.stream(sources=[{"name": origin.name}])
@@ -141,7 +141,7 @@ def test_copies_follow_a_stream_to_its_last_sequence(client: JetStream) -> None:
 
 
 @pytest.mark.parametrize("seq", [*TOO_LARGE, 10**19, 10**25])
-def test_forged_deliveries_to_a_mirror_do_not_stop_it(client: JetStream, seq: int) -> None:
+def test_forged_deliveries_to_mirror_do_not_stop_it(client: JetStream, seq: int) -> None:
     """Any client that may publish there can send to the subject on which a mirror listens."""
     origin = client.stream()
     mirror = client.stream(mirror={"name": origin.name})

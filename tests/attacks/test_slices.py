@@ -33,7 +33,7 @@ def numbered(count: int) -> bytes:
     return b"".join(b"PUB order 6\r\n%06d\r\n" % n for n in range(count))
 
 
-def test_a_burst_to_very_many_subscriptions_arrives_whole_and_in_order(unguarded: Victim) -> None:
+def test_burst_to_very_many_subscriptions_arrives_whole_and_in_order(unguarded: Victim) -> None:
     """Far more work than a turn may take: the publisher's bytes are obeyed over many turns."""
     with unguarded.client() as reader, unguarded.client() as publisher:
         reader.send("".join(f"SUB order {n}\r\n" for n in range(300)))
@@ -45,7 +45,7 @@ def test_a_burst_to_very_many_subscriptions_arrives_whole_and_in_order(unguarded
     assert [int(one.payload) for one in got if one.sid == "7"] == list(range(1000))
 
 
-def test_bytes_of_a_publisher_that_closes_at_once_are_all_processed(unguarded: Victim) -> None:
+def test_bytes_of_publisher_that_closes_at_once_are_all_processed(unguarded: Victim) -> None:
     with unguarded.client() as reader:
         reader.send("".join(f"SUB order {n}\r\n" for n in range(300)))
         reader.fence()
@@ -80,7 +80,7 @@ def test_many_one_byte_frames_are_processed_in_order() -> None:
 
 
 @pytest.mark.parametrize("size", [8 * 1024, 4 * MIB])
-def test_before_login_a_frame_inflates_to_at_most_one_control_line(
+def test_before_login_frame_inflates_to_at_most_one_control_line(
     size: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     guarded = Authorization(user="amy", password="secret")
@@ -92,7 +92,7 @@ def test_before_login_a_frame_inflates_to_at_most_one_control_line(
         assert "compressed message too big" in caplog.text
 
 
-def test_after_login_a_frame_inflates_to_at_most_max_payload_and_a_line(
+def test_after_login_frame_inflates_to_at_most_max_payload_and_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with Embedded(websocket=WEBSOCKET, max_payload=64 * 1024) as server:
@@ -124,7 +124,7 @@ def test_second_connect_drops_many_subscriptions_before_the_next_command(
         assert [one.sid for one in peer.deliveries()] == ["new"]
 
 
-def test_a_closed_client_with_many_subscriptions_leaves_queue_groups_at_once(
+def test_closed_client_with_many_subscriptions_leaves_queue_groups_at_once(
     unguarded: Victim,
 ) -> None:
     with unguarded.client() as other, unguarded.client() as publisher:

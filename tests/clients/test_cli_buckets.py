@@ -48,7 +48,7 @@ async def library(cli: Cli) -> AsyncIterator[JetStreamContext]:
 # -- keys
 
 
-def test_a_key_is_put_and_got(cli: Cli, bucket: str) -> None:
+def test_key_is_put_and_got(cli: Cli, bucket: str) -> None:
     told = cli.done("kv", "put", bucket, "a.b", "-", "--json", stdin=b"\x00value").json
     assert told == {"bucket": bucket, "key": "a.b", "revision": 1, "operation": "PUT"}
     assert cli.done("kv", "get", bucket, "a.b", "--raw").raw == b"\x00value"
@@ -57,7 +57,7 @@ def test_a_key_is_put_and_got(cli: Cli, bucket: str) -> None:
     assert entry == {**told, "data": "\x00value", "encoding": "utf-8"}
 
 
-def test_an_old_revision_can_be_read(cli: Cli, bucket: str) -> None:
+def test_old_revision_can_be_read(cli: Cli, bucket: str) -> None:
     for value in "12":
         cli.done("kv", "put", bucket, "k", value)
     cli.done("kv", "put", bucket, "other", "3")
@@ -65,7 +65,7 @@ def test_an_old_revision_can_be_read(cli: Cli, bucket: str) -> None:
     assert "no key k" in cli.refused("kv", "get", bucket, "k", "--revision", "3")
 
 
-def test_create_is_exclusive_and_update_needs_the_expected_revision(cli: Cli, bucket: str) -> None:
+def test_create_is_exclusive_and_update_needs_expected_revision(cli: Cli, bucket: str) -> None:
     cli.done("kv", "create", bucket, "k", "1")
     assert "there already" in cli.refused("kv", "create", bucket, "k", "2")
     cli.done("kv", "update", bucket, "k", "2", "1")
@@ -107,7 +107,7 @@ def test_watch_shows_current_keys_and_later_changes(cli: Cli, bucket: str) -> No
     assert [one["revision"] for one in history] == [1, 2, 3]
 
 
-def test_a_bucket_is_shown_listed_and_removed(cli: Cli, bucket: str) -> None:
+def test_bucket_is_shown_listed_and_removed(cli: Cli, bucket: str) -> None:
     status = cli.done("kv", "status", bucket, "--json").json
     assert (status["bucket"], status["history"], status["values"]) == (bucket, 5, 0)
     assert bucket in [one["bucket"] for one in cli.done("kv", "ls", "--json").json]
@@ -122,7 +122,7 @@ def test_invalid_key_is_refused(cli: Cli, bucket: str, key: str) -> None:
     assert "is not a key" in cli.refused("kv", "put", bucket, key, "v", code=2)
 
 
-def test_buckets_are_shared_with_the_client_library(cli: Cli, bucket: str) -> None:
+def test_buckets_are_shared_with_client_library(cli: Cli, bucket: str) -> None:
     cli.done("kv", "put", bucket, "ours", "1")
 
     async def meet() -> tuple[bytes | None, Any]:
@@ -176,7 +176,7 @@ def test_existing_file_is_overwritten_only_with_force(cli: Cli, files: str) -> N
     assert (cli.directory / "o").read_bytes() == b"new"
 
 
-def test_object_name_cannot_leave_the_directory(cli: Cli, files: str) -> None:
+def test_object_name_cannot_leave_directory(cli: Cli, files: str) -> None:
     cli.done("object", "put", files, "-", "--name", "../../evil", stdin=b"x")
     told = cli.done("object", "get", files, "../../evil", "--json").json
     assert told["file"] == "evil"
@@ -215,7 +215,7 @@ def test_objects_are_listed_shown_removed_and_watched(cli: Cli, files: str) -> N
     assert "error 10059" in cli.refused("object", "ls", files)
 
 
-def test_objects_are_shared_with_the_client_library(cli: Cli, files: str) -> None:
+def test_objects_are_shared_with_client_library(cli: Cli, files: str) -> None:
     cli.done("object", "put", files, "-", "--name", "ours", stdin=LARGE)
 
     async def meet() -> bytes | None:

@@ -27,7 +27,7 @@ def bucket(cli: Cli, name: str) -> str:
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_fold_is_opened_and_read_without_the_server(cli: Cli, bucket: str, store: str) -> None:
+def test_fold_is_opened_and_read_without_server(cli: Cli, bucket: str, store: str) -> None:
     told = cli.done("fold", "open", bucket, "fold", "--backend", store, "--json").json
     assert (told["state"], told["cursor"], told["entries"], told["lag"]) == ("live", 3, 3, 0)
     assert told["backend"] == store
@@ -74,7 +74,7 @@ def test_mistakes_are_reported_in_one_line(cli: Cli, bucket: str) -> None:
     assert "cannot connect" in reason
 
 
-def test_changes_are_shown_after_they_are_in_the_fold(cli: Cli, bucket: str) -> None:
+def test_changes_are_shown_after_they_are_in_fold(cli: Cli, bucket: str) -> None:
     watching = cli.start("fold", "watch", bucket, "fold", "--json")
     watching.wait_for("Following")
     cli.done("kv", "put", bucket, "eu.limit", "12")
@@ -97,7 +97,7 @@ def test_watch_can_begin_with_current_values(cli: Cli, bucket: str) -> None:
     assert "PUT us.limit @ 3: 20" in ran.out.splitlines()
 
 
-def test_a_fold_is_compared_with_its_bucket(cli: Cli, bucket: str) -> None:
+def test_fold_is_compared_with_its_bucket(cli: Cli, bucket: str) -> None:
     cli.done("fold", "open", bucket, "fold")
     told = cli.done("fold", "verify", "fold", "--bucket", bucket, "--json").json
     assert told["agree"] is True
@@ -123,7 +123,7 @@ def test_recreated_bucket_is_read_again(cli: Cli, bucket: str) -> None:
     assert cli.done("fold", "open", bucket, "fold", "--json").json["entries"] == 1
 
 
-def test_a_repair_that_could_lose_values_is_refused(cli: Cli, name: str) -> None:
+def test_repair_that_could_lose_values_is_refused(cli: Cli, name: str) -> None:
     cli.done("kv", "add", name, "--ttl", "1h")
     for number in range(3):
         cli.done("kv", "put", name, f"k{number}", "v")
@@ -135,7 +135,7 @@ def test_a_repair_that_could_lose_values_is_refused(cli: Cli, name: str) -> None
     assert told["entries"] == 0
 
 
-def test_new_machine_begins_with_a_shipped_artifact(cli: Cli, bucket: str) -> None:
+def test_new_machine_begins_with_shipped_artifact(cli: Cli, bucket: str) -> None:
     cli.done("fold", "open", bucket, "one")
     place = f"file://{cli.directory}/published/{bucket}"
     assert cli.done("fold", "export", "one", place, "--json").json["outcome"] == "published"

@@ -35,7 +35,7 @@ authorization { users: [
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
 
-def test_a_subscriber_shows_what_is_published(cli: Cli, name: str) -> None:
+def test_subscriber_shows_what_is_published(cli: Cli, name: str) -> None:
     listening = cli.start("sub", f"{name}.a", f"{name}.b", "--json", "--count", "2")
     listening.wait_for("Listening")
     cli.done("pub", f"{name}.a", "hello", "-H", "A: b", "--reply", "back")
@@ -87,7 +87,7 @@ def test_stored_publish_prints_stream_and_sequence(cli: Cli, name: str) -> None:
     assert "no stream takes that subject" in cli.refused("pub", f"{name}.other", "x", "--ack")
 
 
-def test_a_payload_may_come_from_a_file(cli: Cli, name: str) -> None:
+def test_payload_may_come_from_file(cli: Cli, name: str) -> None:
     cli.done("stream", "add", name, "--subject", name)
     (cli.directory / "body").write_bytes(b"\x00from a file")
     cli.done("pub", name, "--file", "body", "--ack")
@@ -96,7 +96,7 @@ def test_a_payload_may_come_from_a_file(cli: Cli, name: str) -> None:
     assert "No such file" in cli.refused("pub", name, "--file", "none")
 
 
-def test_a_request_is_answered(cli: Cli, name: str) -> None:
+def test_request_is_answered(cli: Cli, name: str) -> None:
     answering = cli.start("reply", name, "--echo", "--count", "1")
     answering.wait_for("Answering")
     answer = cli.done("req", name, "hi", "-H", "A: b", "--json").lines[0]
@@ -104,7 +104,7 @@ def test_a_request_is_answered(cli: Cli, name: str) -> None:
     assert answering.end().code == 0
 
 
-def test_reply_is_the_output_of_a_command(cli: Cli, name: str) -> None:
+def test_reply_is_output_of_command(cli: Cli, name: str) -> None:
     program = "import os,sys; print(os.environ['NATS_REQUEST_SUBJECT'], sys.stdin.read(), end='')"
     command = f'"{sys.executable}" -c "{program}"'
     answering = cli.start("reply", name, "--command", command, "--count", "1")
@@ -151,7 +151,7 @@ def address(cli: Cli) -> str:
     return cli.server.url
 
 
-def test_permission_violation_is_an_error(guarded: Cli) -> None:
+def test_permission_violation_is_error(guarded: Cli) -> None:
     login = ("-s", address(guarded), "--user", "amy", "--password", "hush")
     guarded.done("pub", "ok.a", "x", *login)
     assert "permissions violation" in guarded.refused("pub", "no", "x", *login)
@@ -166,7 +166,7 @@ def test_wrong_password_is_reported_and_not_shown(guarded: Cli) -> None:
         assert "wrong" not in error
 
 
-def test_a_context_logs_in(guarded: Cli) -> None:
+def test_context_logs_in(guarded: Cli) -> None:
     login = ("--user", "amy", "--password", "hush")
     guarded.done("context", "add", "here", "-s", address(guarded), *login)
     told = json.loads(guarded.done("server", "ping", "--count", "1", "--json").out)
@@ -174,9 +174,7 @@ def test_a_context_logs_in(guarded: Cli) -> None:
     guarded.done("pub", "ok.a", "x")
 
 
-def test_an_nkey_logs_in(
-    command_line: Cli, pool: ServerPool, implementation: Implementation
-) -> None:
+def test_nkey_logs_in(command_line: Cli, pool: ServerPool, implementation: Implementation) -> None:
     users = f"authorization {{ users: [ {{nkey: {public_from_seed(SEED)}}} ] }}\n"
     server = pool.get(implementation, users)
     (command_line.directory / "user.nk").write_text(f"{SEED}\n")
@@ -219,7 +217,7 @@ def test_tls_works_only_with_trusted_certificate(
     assert "cannot connect" in command_line.refused("pub", "a", "x", "-s", server.url)
 
 
-def test_client_uses_tls_where_the_listener_allows_both(
+def test_client_uses_tls_where_listener_allows_both(
     command_line: Cli,
     pool: ServerPool,
     implementation: Implementation,
@@ -236,7 +234,7 @@ def test_client_uses_tls_where_the_listener_allows_both(
 
 
 @pytest.mark.parametrize("wanted", [("--tlsfirst",), ("--tlsca", "ca.pem"), ()])
-def test_client_that_requires_tls_sends_nothing_in_the_clear(
+def test_client_that_requires_tls_sends_nothing_in_clear(
     wanted: tuple[str, ...], command_line: Cli, certificates: Certificates
 ) -> None:
     (command_line.directory / "ca.pem").write_bytes(certificates.ca.read_bytes())

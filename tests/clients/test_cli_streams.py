@@ -36,7 +36,7 @@ def payloads(lines: list[dict[str, str]]) -> list[str]:
 # -- streams
 
 
-def test_stream_is_created_with_the_given_options(cli: Cli, name: str) -> None:
+def test_stream_is_created_with_given_options(cli: Cli, name: str) -> None:
     flags = ("--subject", name, "--max-msgs", "7", "--storage", "memory", "--metadata", "a=b")
     info = cli.done("stream", "add", name, *flags, "--json").json
     config = info["config"]
@@ -45,7 +45,7 @@ def test_stream_is_created_with_the_given_options(cli: Cli, name: str) -> None:
     assert "type" not in info
 
 
-def test_a_configuration_may_come_from_a_file_with_flags_over_it(cli: Cli, name: str) -> None:
+def test_configuration_may_come_from_file_with_flags_over_it(cli: Cli, name: str) -> None:
     content = {"name": name, "subjects": [name], "max_msgs": 5, "max_msgs_per_subject": 2}
     (cli.directory / "s.json").write_text(json.dumps(content))
     config = cli.done("stream", "add", "--config", "s.json", "--max-msgs", "9", "--json").json[
@@ -61,13 +61,13 @@ def test_streams_are_listed(cli: Cli, stream: str) -> None:
     assert stream in cli.done("stream", "ls", "--names").out.splitlines()
 
 
-def test_a_stream_is_shown_with_its_subjects(cli: Cli, stream: str) -> None:
+def test_stream_is_shown_with_its_subjects(cli: Cli, stream: str) -> None:
     info = cli.done("stream", "info", stream, "--subjects", ">", "--json").json
     assert info["state"]["subjects"] == {f"{stream}.a": 2, f"{stream}.b": 3}
     assert f"{stream}.b" in cli.done("stream", "info", stream, "--subjects", ">").out
 
 
-def test_refusal_is_one_line_with_the_api_error_code(cli: Cli, stream: str) -> None:
+def test_refusal_is_one_line_with_api_error_code(cli: Cli, stream: str) -> None:
     assert cli.refused("stream", "info", "NONE") == (
         "penstock: stream info: stream not found (error 10059)"
     )
@@ -75,7 +75,7 @@ def test_refusal_is_one_line_with_the_api_error_code(cli: Cli, stream: str) -> N
     assert "error 10074" in cli.refused("stream", "edit", stream, "--replicas", "3")
 
 
-def test_edit_changes_only_the_named_fields(cli: Cli, stream: str) -> None:
+def test_edit_changes_only_named_fields(cli: Cli, stream: str) -> None:
     before = cli.done("stream", "info", stream, "--json").json["config"]
     told = cli.done("stream", "edit", stream, "--max-msgs", "50", "--dry-run", "--json").json
     assert told["after"]["max_msgs"] == 50
@@ -118,7 +118,7 @@ def test_messages_are_viewed_in_order_from_any_sequence(cli: Cli, stream: str) -
     assert cli.done("stream", "info", stream, "--json").json["state"]["consumer_count"] == 0
 
 
-def test_a_view_of_many_messages_is_complete(cli: Cli, name: str) -> None:
+def test_view_of_many_messages_is_complete(cli: Cli, name: str) -> None:
     cli.done("stream", "add", name, "--subject", name)
     cli.done("pub", name, "{{Count}}", "--templates", "--count", "350", "--ack")
     lines = cli.done("stream", "view", name, "--json").lines
@@ -126,7 +126,7 @@ def test_a_view_of_many_messages_is_complete(cli: Cli, name: str) -> None:
     assert [one["seq"] for one in lines] == list(range(1, 351))
 
 
-def test_a_view_follows_until_it_is_stopped(cli: Cli, stream: str) -> None:
+def test_view_follows_until_it_is_stopped(cli: Cli, stream: str) -> None:
     following = cli.start("stream", "view", stream, "--follow", "--raw", "--seq", "5")
     assert following.read_line() == "m5\n"
     cli.done("pub", f"{stream}.a", "m6", "--ack")
@@ -138,7 +138,7 @@ def test_a_view_follows_until_it_is_stopped(cli: Cli, stream: str) -> None:
 # -- backups
 
 
-def test_backup_restores_the_whole_stream(cli: Cli, stream: str) -> None:
+def test_backup_restores_whole_stream(cli: Cli, stream: str) -> None:
     for _ in range(3):
         cli.done("pub", f"{stream}.large", "-", "--ack", stdin=LARGE.encode())
     cli.done("consumer", "add", stream, "C")
@@ -214,7 +214,7 @@ def test_consumer_is_created_shown_changed_and_removed(cli: Cli, stream: str) ->
     assert "error 10014" in cli.refused("consumer", "info", stream, "C")
 
 
-def test_creating_a_consumer_again_with_other_options_is_refused(cli: Cli, stream: str) -> None:
+def test_creating_consumer_again_with_other_options_is_refused(cli: Cli, stream: str) -> None:
     cli.done("consumer", "add", stream, "C")
     assert "error 10148" in cli.refused("consumer", "add", stream, "C", "--max-deliver", "3")
 
@@ -234,7 +234,7 @@ def test_naked_message_is_redelivered(cli: Cli, stream: str) -> None:
     assert (line["data"], line["deliveries"]) == ("m1", 2)
 
 
-def test_several_messages_are_fetched_and_none_is_a_failure(cli: Cli, stream: str) -> None:
+def test_several_messages_are_fetched_and_none_is_failure(cli: Cli, stream: str) -> None:
     cli.done("consumer", "add", stream, "C")
     some = cli.done("consumer", "next", stream, "C", "--count", "9", "--raw", "--timeout", "100ms")
     assert some.out == "m1\nm2\nm3\nm4\nm5\n"
@@ -275,13 +275,13 @@ def test_consumer_pauses_and_resumes(cli: Cli, stream: str) -> None:
 # -- servers
 
 
-def test_the_account_is_shown(cli: Cli, stream: str) -> None:
+def test_account_is_shown(cli: Cli, stream: str) -> None:
     info = cli.done("account", "info", "--json").json
     assert info["streams"] >= 1
     assert "no limit" in cli.done("account", "info").out
 
 
-def test_a_server_is_pinged(cli: Cli) -> None:
+def test_server_is_pinged(cli: Cli) -> None:
     told = cli.done("server", "ping", "--count", "2", "--interval", "1ms", "--json").json
     assert len(told["rtt_ns"]) == 2
     assert told["jetstream"] is True
@@ -298,7 +298,7 @@ def test_check_reports_what_is_unhealthy(cli: Cli, stream: str) -> None:
     assert failed == {f"stream {stream}", f"consumer {stream}/C", "stream NONE"}
 
 
-def test_every_server_replies_to_the_system_account(
+def test_every_server_replies_to_system_account(
     command_line: Cli, pool: ServerPool, implementation: Implementation
 ) -> None:
     config = """
@@ -315,7 +315,7 @@ def test_every_server_replies_to_the_system_account(
 # -- servers that go and come back
 
 
-def test_view_resumes_after_a_server_restart(command_line: Cli, start: Starter, name: str) -> None:
+def test_view_resumes_after_server_restart(command_line: Cli, start: Starter, name: str) -> None:
     server = start("", "-js", "-sd", "store")
     at = ("-s", server.url)
     command_line.done("stream", "add", name, "--subject", name, *at)

@@ -75,7 +75,7 @@ async def _refused(server: ServerUnderTest, **options: Any) -> None:
     await client.close()
 
 
-async def test_a_message_arrives(server: ServerUnderTest) -> None:
+async def test_message_arrives(server: ServerUnderTest) -> None:
     async with _client(server) as client:
         subscription = await client.subscribe("greet.*")
         await client.publish("greet.joe", b"hello", reply="answers")
@@ -113,7 +113,7 @@ async def test_queue_group_shares_messages(server: ServerUnderTest) -> None:
 
 
 @pytest.mark.parametrize("old_style", [False, True], ids=["shared inbox", "own inbox"])
-async def test_request_gets_a_reply(server: ServerUnderTest, old_style: bool) -> None:
+async def test_request_gets_reply(server: ServerUnderTest, old_style: bool) -> None:
     async with _client(server) as client:
 
         async def answer(msg: Msg) -> None:
@@ -169,7 +169,7 @@ async def test_headers_arrive(server: ServerUnderTest) -> None:
         assert msg.data == b"body"
 
 
-async def test_auto_unsubscribe_stops_after_the_count(server: ServerUnderTest) -> None:
+async def test_auto_unsubscribe_stops_after_count(server: ServerUnderTest) -> None:
     async with _client(server) as client:
         subscription = await client.subscribe("few")
         await subscription.unsubscribe(limit=2)
@@ -218,7 +218,7 @@ async def test_verbose_and_pedantic_clients_work(server: ServerUnderTest) -> Non
         assert (await subscription.next_msg(PATIENCE_SECONDS)).data == b"x"
 
 
-async def test_the_client_learns_the_payload_limit(
+async def test_client_learns_payload_limit(
     pool: ServerPool, implementation: Implementation
 ) -> None:
     async with _client(pool.get(implementation, "max_payload: 64\n")) as client:
@@ -227,7 +227,7 @@ async def test_the_client_learns_the_payload_limit(
             await client.publish("big", b"x" * 65)
 
 
-async def test_client_keeps_its_subscriptions_over_a_restart(start: Starter) -> None:
+async def test_client_keeps_its_subscriptions_over_restart(start: Starter) -> None:
     server = start()
     back = asyncio.Event()
 
@@ -267,7 +267,7 @@ async def test_client_is_notified_of_lame_duck_mode(start: Starter) -> None:
         await asyncio.wait_for(retired.wait(), PATIENCE_SECONDS)
 
 
-async def test_a_refused_publish_is_reported(
+async def test_refused_publish_is_reported(
     pool: ServerPool, implementation: Implementation
 ) -> None:
     user = '{user: amy, password: a, permissions: {publish: "mine"}}'
@@ -320,7 +320,7 @@ async def test_tls(
         assert len((await subscription.next_msg(PATIENCE_SECONDS)).data) == 100_000
 
 
-async def test_tls_before_the_greeting(
+async def test_tls_before_greeting(
     pool: ServerPool, implementation: Implementation, certificates: Certificates
 ) -> None:
     server = pool.get(implementation, certificates.block("handshake_first: true"))
@@ -333,7 +333,7 @@ async def test_tls_before_the_greeting(
         await _settled(client)
 
 
-async def test_a_client_certificate(
+async def test_client_certificate(
     pool: ServerPool, implementation: Implementation, certificates: Certificates
 ) -> None:
     server = pool.get(implementation, certificates.verifying("verify: true"))
@@ -342,7 +342,7 @@ async def test_a_client_certificate(
         await _settled(client)
 
 
-async def test_request_without_a_reply_times_out(server: ServerUnderTest) -> None:
+async def test_request_without_reply_times_out(server: ServerUnderTest) -> None:
     async with _client(server) as client:
         await client.subscribe("silent")
         with pytest.raises(TimeoutError):

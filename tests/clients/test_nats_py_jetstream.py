@@ -99,12 +99,12 @@ async def test_expected_values_are_checked(js: JetStreamContext) -> None:
         await js.publish(f"{name}.a", b"", headers={"Nats-Expected-Last-Sequence": "1"})
 
 
-async def test_publish_without_a_stream_has_no_responders(js: JetStreamContext) -> None:
+async def test_publish_without_stream_has_no_responders(js: JetStreamContext) -> None:
     with pytest.raises(NoStreamResponseError):
         await js.publish("nobody.takes.this", b"")
 
 
-async def test_a_stream_is_changed_listed_and_deleted(js: JetStreamContext) -> None:
+async def test_stream_is_changed_listed_and_deleted(js: JetStreamContext) -> None:
     name = await stream(js, 3)
     info = await js.update_stream(name=name, subjects=[f"{name}.>"], max_msgs=2)
     assert (info.config.max_msgs, info.state.messages) == (2, 2)
@@ -137,7 +137,7 @@ async def test_batches_are_pulled_and_acknowledged(js: JetStreamContext) -> None
     assert (info.num_ack_pending, info.ack_floor.stream_seq) == (0, MESSAGES)
 
 
-async def test_pull_of_an_empty_stream_times_out(js: JetStreamContext) -> None:
+async def test_pull_of_empty_stream_times_out(js: JetStreamContext) -> None:
     name = await stream(js)
     subscription = await js.pull_subscribe(f"{name}.>", durable="D")
     with pytest.raises(TimeoutError):
@@ -173,7 +173,7 @@ async def test_pushed_messages_arrive_and_are_acknowledged(js: JetStreamContext)
     await subscription.unsubscribe()
 
 
-async def test_queue_group_shares_a_push_consumer(js: JetStreamContext) -> None:
+async def test_queue_group_shares_push_consumer(js: JetStreamContext) -> None:
     name = await stream(js)
     shares: list[list[bytes]] = [[], []]
 
@@ -196,7 +196,7 @@ async def test_queue_group_shares_a_push_consumer(js: JetStreamContext) -> None:
     assert all(shares)
 
 
-async def test_an_ordered_consumer_reads_everything_in_order(js: JetStreamContext) -> None:
+async def test_ordered_consumer_reads_everything_in_order(js: JetStreamContext) -> None:
     name = await stream(js, MESSAGES)
     subscription = await js.subscribe(f"{name}.>", ordered_consumer=True)
     seen = [(await subscription.next_msg(PATIENCE_SECONDS)).data for _ in range(MESSAGES)]
@@ -204,7 +204,7 @@ async def test_an_ordered_consumer_reads_everything_in_order(js: JetStreamContex
     await subscription.unsubscribe()
 
 
-async def test_flow_control_and_heartbeats_keep_a_long_delivery_going(js: JetStreamContext) -> None:
+async def test_flow_control_and_heartbeats_keep_long_delivery_going(js: JetStreamContext) -> None:
     name = await stream(js)
     count = 500
     for n in range(count):
@@ -248,7 +248,7 @@ async def test_bucket_keeps_last_values(js: JetStreamContext) -> None:
     assert (await kv.status()).values == 3
 
 
-async def test_a_key_is_created_once_and_updated_at_its_revision(js: JetStreamContext) -> None:
+async def test_key_is_created_once_and_updated_at_its_revision(js: JetStreamContext) -> None:
     kv = await js.create_key_value(KeyValueConfig(bucket=fresh("B")))
     revision = await kv.create("key", b"1")
     with pytest.raises(KeyWrongLastSequenceError):

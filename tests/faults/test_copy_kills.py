@@ -124,7 +124,7 @@ def catch_up(client: JetStream, life: int) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_kill_leaves_no_gap_and_no_double_in_a_copy(
+def test_kill_leaves_no_gap_and_no_double_in_copy(
     kind: str, tmp_path: Path, rounds: int, tried: Counter[str]
 ) -> None:
     chance = Random(kind)
@@ -153,13 +153,13 @@ ORIGIN: Contents = {1: b"one", 2: b"two", 4: b"four"}
     [[1, 4], [2, 4], [1, 1], [1, 2, 1], [2, 1], [1, 2, 3]],
     ids=["gap", "no beginning", "twice", "again", "order", "invented"],
 )
-def test_a_wrong_copy_is_seen(seqs: list[int]) -> None:
+def test_wrong_copy_is_seen(seqs: list[int]) -> None:
     assert wrong_with(ORIGIN, []) == ""
     assert wrong_with(ORIGIN, [(1, b"one"), (2, b"two")]) == ""
     assert wrong_with(ORIGIN, [(seq, ORIGIN.get(seq, b"three")) for seq in seqs])
 
 
-def test_a_lazy_origin_may_lose_what_was_copied_but_never_gives_its_sequence_away() -> None:
+def test_lazy_origin_may_lose_what_was_copied_but_never_gives_its_sequence_away() -> None:
     copies = [(1, b"one"), (2, b"two"), (3, b"lost"), (4, b"four")]
     assert wrong_with(ORIGIN, copies, is_lazy=True) == ""
     assert wrong_with(ORIGIN, [*copies[:3], (4, b"other")], is_lazy=True)

@@ -202,7 +202,7 @@ def every_flip(settled: Settled, rounds: int) -> Iterator[tuple[str, int]]:
                 yield name, at * 8 + bit
 
 
-def test_a_flipped_bit_costs_one_message_or_what_is_sealed_with_it(
+def test_flipped_bit_costs_one_message_or_what_is_sealed_with_it(
     settled: Settled, rounds: int, tried: Counter[str]
 ) -> None:
     before = resident_kib("VmRSS")
@@ -216,7 +216,7 @@ def test_a_flipped_bit_costs_one_message_or_what_is_sealed_with_it(
     assert resident_kib("VmHWM") - before < GROWTH_KIB_MAX
 
 
-def test_a_zeroed_page_costs_only_the_messages_on_it(settled: Settled, tried: Counter[str]) -> None:
+def test_zeroed_page_costs_only_messages_on_it(settled: Settled, tried: Counter[str]) -> None:
     for name in settled.disk.files():
         for page in range(-(-len(settled.bytes_of(name)) // PAGE)):
             harmed = settled.harmed(damage.zero_page, name, page)
@@ -226,7 +226,7 @@ def test_a_zeroed_page_costs_only_the_messages_on_it(settled: Settled, tried: Co
             tried["pages zeroed"] += 1
 
 
-def test_a_file_cut_short_costs_only_what_was_behind(
+def test_file_cut_short_costs_only_what_was_behind(
     settled: Settled, rounds: int, tried: Counter[str]
 ) -> None:
     for name in settled.disk.files():
@@ -240,7 +240,7 @@ def test_a_file_cut_short_costs_only_what_was_behind(
             tried["files cut short"] += 1
 
 
-def test_a_lost_file_costs_only_what_it_held(settled: Settled, tried: Counter[str]) -> None:
+def test_lost_file_costs_only_what_it_held(settled: Settled, tried: Counter[str]) -> None:
     for name in block_names(settled.disk):
         harmed = settled.harmed(damage.lose, name)
         touched = settled.within(name, 0, len(settled.bytes_of(name)))
@@ -249,7 +249,7 @@ def test_a_lost_file_costs_only_what_it_held(settled: Settled, tried: Counter[st
         tried["files lost"] += 1
 
 
-def test_without_its_keys_a_store_is_refused_and_nothing_is_touched() -> None:
+def test_without_its_keys_store_is_refused_and_nothing_is_touched() -> None:
     settled = Settled.make(STORES["encrypted"])
     harmed = settled.harmed(damage.lose, KEYS)
     before = {name: harmed.read_small(name, FILE_BYTES_MAX) for name in harmed.files()}

@@ -50,7 +50,7 @@ def check_derived(task: DerivedTask) -> int:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_killed_process_leaves_what_is_derived_true_and_every_change_counted_once(
+def test_killed_process_leaves_what_is_derived_true_and_every_change_counted_once(
     kind: str, tmp_path: Path, rounds: int, tried: Counter[str]
 ) -> None:
     chance = Random(kind)
@@ -66,7 +66,7 @@ def test_a_killed_process_leaves_what_is_derived_true_and_every_change_counted_o
             tried["folding processes with derived rows killed"] += 1
 
 
-def test_a_table_outside_the_transaction_is_found_out(tmp_path: Path) -> None:
+def test_table_outside_transaction_is_found_out(tmp_path: Path) -> None:
     with victims(VICTIM) as making:
         for life in range(MUTANT_LIVES_MAX):
             path = tmp_path / f"fold {life}"

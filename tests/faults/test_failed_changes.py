@@ -167,7 +167,7 @@ def test_failed_creation_leaves_no_stream(
 
 
 @pytest.mark.parametrize("step", STREAM_UPDATE)
-def test_failed_update_leaves_the_stream_as_it_was(
+def test_failed_update_leaves_stream_as_it_was(
     life: Callable[[], JetStream], broken: Callable[[str], Callable[[], None]], step: str
 ) -> None:
     client = life()
@@ -221,7 +221,7 @@ def test_failed_creation_leaves_no_consumer(
 
 
 @pytest.mark.parametrize("step", CONSUMER_UPDATE)
-def test_failed_update_leaves_the_consumer_as_it_was(
+def test_failed_update_leaves_consumer_as_it_was(
     life: Callable[[], JetStream], broken: Callable[[str], Callable[[], None]], step: str
 ) -> None:
     client = life()
@@ -251,7 +251,7 @@ def test_failed_update_leaves_the_consumer_as_it_was(
 
 
 @pytest.mark.parametrize("step", ["_fill", "_send"])
-def test_snapshot_whose_step_raises_ends_with_500(
+def test_snapshot_ends_with_500_if_step_raises(
     life: Callable[[], JetStream], broken: Callable[[str], Callable[[], None]], step: str
 ) -> None:
     client = life()
@@ -268,7 +268,7 @@ def test_snapshot_whose_step_raises_ends_with_500(
     assert inbox.next().payload
 
 
-def test_stream_deleted_during_its_snapshot_is_gone(life: Callable[[], JetStream]) -> None:
+def test_stream_deleted_during_its_snapshot_is_missing(life: Callable[[], JetStream]) -> None:
     client = life()
     stream = client.stream("S")
     for _ in range(40):

@@ -80,7 +80,7 @@ def _refuses(life: Life) -> list[str]:
 
 @pytest.mark.parametrize("for_ever", [False, True], ids=["once", "for ever"])
 @pytest.mark.parametrize("fault", list(DiskFault), ids=lambda fault: fault.value)
-def test_a_call_that_fails_costs_nothing_promised(
+def test_call_that_fails_costs_nothing_promised(
     fault: DiskFault, for_ever: bool, rounds: int, tried: Counter[str]
 ) -> None:
     for seed in range(101, 101 + rounds):
@@ -95,7 +95,7 @@ def test_a_call_that_fails_costs_nothing_promised(
             pytest.fail("the life runs on and on")
 
 
-def test_a_store_that_takes_a_failed_sync_for_done_is_caught(
+def test_store_that_takes_failed_sync_for_done_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def careless(sync: Callable[..., None]) -> Callable[..., None]:
@@ -117,7 +117,7 @@ def test_a_store_that_takes_a_failed_sync_for_done_is_caught(
 @pytest.mark.parametrize(
     "fault", [DiskFault.EIO, DiskFault.SYNC_ERROR], ids=lambda fault: fault.value
 )
-def test_a_cold_store_whose_disk_fails_is_still_read(fault: DiskFault, tried: Counter[str]) -> None:
+def test_cold_store_is_read_although_its_disk_fails(fault: DiskFault, tried: Counter[str]) -> None:
     """Whether or not a block had been replaced by then."""
     for n in range(1, CALLS_MAX):
         failed, wrong = struck(105, n, fault, {"warm_bytes_max": 0})

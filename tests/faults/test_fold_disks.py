@@ -56,7 +56,7 @@ def fill(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", STORES)
-async def test_a_full_disk_is_reported_until_it_has_space(
+async def test_full_disk_is_reported_until_it_has_space(
     name: str, small_disk: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     kind, gate = DURABLE[name], Gate()
@@ -96,7 +96,7 @@ async def test_a_full_disk_is_reported_until_it_has_space(
 
 
 @pytest.mark.parametrize("name", STORES)
-async def test_a_fold_on_a_full_disk_closes_and_lets_go(name: str, small_disk: Path) -> None:
+async def test_fold_on_full_disk_closes_and_lets_go(name: str, small_disk: Path) -> None:
     kind, gate = DURABLE[name], Gate()
     large = [put(f"k{n}", os.urandom(2_000), n) for n in range(2, 52)]
     script = Script([[put("a", b"1", 1), CaughtUp(), gate, *large]])

@@ -128,7 +128,7 @@ def _highest(entries: dict[str, Any]) -> int:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_killed_follower_can_always_go_on(
+async def test_killed_follower_can_always_continue(
     kind: str, tmp_path: Path, rounds: int, tried: Counter[str]
 ) -> None:
     chance = Random(kind)
@@ -143,7 +143,7 @@ async def test_a_killed_follower_can_always_go_on(
         await assert_same_at_last(task, bucket)
 
 
-async def test_a_fold_that_repairs_nothing_is_found_out(tmp_path: Path) -> None:
+async def test_fold_that_repairs_nothing_is_found_out(tmp_path: Path) -> None:
     chance = Random(1)
     async with serving(tmp_path / "server") as (url, bucket), victims() as making:
         task = Follow(f"{url}/b", str(tmp_path / "fold"), "sqlite", mutant=True)

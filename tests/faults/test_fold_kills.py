@@ -46,7 +46,7 @@ def wrong_with(task: Task, said: int) -> str:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_killed_process_leaves_no_cursor_ahead_of_its_data(
+def test_killed_process_leaves_no_cursor_ahead_of_its_data(
     kind: str, tmp_path: Path, rounds: int, tried: Counter[str]
 ) -> None:
     chance = Random(kind)
@@ -59,7 +59,7 @@ def test_a_killed_process_leaves_no_cursor_ahead_of_its_data(
 
 
 @pytest.mark.parametrize("kind", MUTANTS)
-def test_a_store_that_moves_its_cursor_first_is_found_out(kind: str, tmp_path: Path) -> None:
+def test_store_that_moves_its_cursor_first_is_found_out(kind: str, tmp_path: Path) -> None:
     with victims(VICTIM) as making:
         for life in range(MUTANT_LIVES_MAX):
             task = Task(str(tmp_path / f"fold {life}"), kind, life, mutant=True)

@@ -92,7 +92,7 @@ def eventually(what: Callable[[], bool], text: str) -> None:
     until(what, text, PATIENCE_SECONDS)
 
 
-def test_a_failed_sync_is_final_for_its_stream_and_told(
+def test_failed_sync_is_final_for_its_stream_and_reported(
     faulty: tuple[ServerUnderTest, Faults],
 ) -> None:
     server, faults = faulty
@@ -125,7 +125,7 @@ def test_a_failed_sync_is_final_for_its_stream_and_told(
         assert health(server)[0] == 200
 
 
-def test_an_ack_is_not_confirmed_by_a_disk_that_fails(
+def test_ack_is_not_confirmed_by_disk_that_fails(
     faulty: tuple[ServerUnderTest, Faults],
 ) -> None:
     server, faults = faulty
@@ -149,7 +149,7 @@ def test_an_ack_is_not_confirmed_by_a_disk_that_fails(
         assert first.payload not in [each.payload for each in again.until_status()[:-1]]
 
 
-def test_a_full_disk_refuses_and_goes_on_by_itself(faulty: tuple[ServerUnderTest, Faults]) -> None:
+def test_full_disk_refuses_and_continues_by_itself(faulty: tuple[ServerUnderTest, Faults]) -> None:
     server, faults = faulty
     with JetStream(server) as client:
         stream, other = client.stream("FULL"), client.stream("OTHER")
@@ -185,7 +185,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(place)], check=True)
 
 
-def test_a_disk_that_fills_up_loses_nothing(small_disk: Path, tmp_path: Path) -> None:
+def test_disk_that_fills_up_loses_nothing(small_disk: Path, tmp_path: Path) -> None:
     with serving(tmp_path, small_disk / "store") as server:
         with JetStream(server) as client:
             stream = client.stream("S")
@@ -210,7 +210,7 @@ def test_a_disk_that_fills_up_loses_nothing(small_disk: Path, tmp_path: Path) ->
             assert state["last_seq"] > acked
 
 
-def test_what_is_damaged_is_told_and_the_rest_is_served(tmp_path: Path) -> None:
+def test_damage_is_reported_and_the_rest_is_served(tmp_path: Path) -> None:
     store = tmp_path / "store"
     with serving(tmp_path, store) as server:
         with JetStream(server) as client:
@@ -235,7 +235,7 @@ def test_what_is_damaged_is_told_and_the_rest_is_served(tmp_path: Path) -> None:
         assert "not served: stream HALF, consumer d" in server.log
 
 
-def test_a_directory_that_is_taken_is_refused(tmp_path: Path) -> None:
+def test_directory_that_is_taken_is_refused(tmp_path: Path) -> None:
     store = tmp_path / "store"
     with serving(tmp_path / "first", store) as server:
         with pytest.raises(ServerStartError) as refused, serving(tmp_path / "second", store):
@@ -247,7 +247,7 @@ def test_a_directory_that_is_taken_is_refused(tmp_path: Path) -> None:
             assert client.stream("S").publish("a")["seq"] == 1
 
 
-def test_a_read_only_directory_is_refused_in_words(small_disk: Path, tmp_path: Path) -> None:
+def test_read_only_directory_is_refused_in_words(small_disk: Path, tmp_path: Path) -> None:
     remount = ["mount", "-o", "remount,ro", str(small_disk)]
     subprocess.run(remount, check=True)
     with pytest.raises(ServerStartError) as refused, serving(tmp_path, small_disk / "store"):

@@ -106,7 +106,7 @@ def drain(client: JetStream, ledger: Ledger) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_killed_server_keeps_its_promises(
+def test_killed_server_keeps_its_promises(
     kind: str, tmp_path: Path, rounds: int, tried: Counter[str]
 ) -> None:
     options, config = KINDS[kind]
@@ -146,7 +146,7 @@ BROKEN_PROMISES: dict[str, Callable[[Ledger], None]] = {
 
 
 @pytest.mark.parametrize("how", BROKEN_PROMISES)
-def test_a_promise_that_is_not_kept_is_seen(how: str) -> None:
+def test_promise_that_is_not_kept_is_seen(how: str) -> None:
     ledger = Ledger()
     for stream in "SPQ":
         ledger.tried[stream] |= {b"one", b"other"}

@@ -21,7 +21,7 @@ SMALL_BLOCKS = 32 * 1024
 
 
 @pytest.mark.parametrize("block_bytes", [SMALL_BLOCKS, 8 << 20], ids=["small blocks", "default"])
-def test_what_a_killed_process_acknowledged_is_there(
+def test_acks_of_killed_process_are_kept(
     block_bytes: int, tmp_path: Path, rounds: int, tried: Counter[str]
 ) -> None:
     chance, ledger = Random(block_bytes), Ledger()
@@ -36,7 +36,7 @@ def test_what_a_killed_process_acknowledged_is_there(
     tried["messages acknowledged by processes that were killed"] += len(ledger.life_of)
 
 
-def test_a_ledger_that_was_never_written_is_not_believed(tmp_path: Path) -> None:
+def test_ledger_that_was_never_written_is_not_believed(tmp_path: Path) -> None:
     """The check can fail: an acknowledgement of something that was not stored."""
     ledger = Ledger()
     ledger.note("+1 3", life=0)

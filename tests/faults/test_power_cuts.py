@@ -57,7 +57,7 @@ def cut_everywhere(seed: int, options: dict[str, Any]) -> tuple[int, list[str]]:
 @pytest.mark.parametrize(
     ("kind", "life"), [(kind, life) for kind, (lives, _) in KINDS.items() for life in range(lives)]
 )
-def test_no_cut_at_any_call_of_a_life_loses_what_was_promised(
+def test_no_cut_at_any_call_of_life_loses_what_was_promised(
     kind: str, life: int, rounds: int, tried: Counter[str]
 ) -> None:
     lives, options = KINDS[kind]
@@ -68,7 +68,7 @@ def test_no_cut_at_any_call_of_a_life_loses_what_was_promised(
 
 
 @pytest.mark.usefixtures(small_logs.__name__)
-def test_no_cut_at_any_call_of_a_consumer_loses_what_was_promised(
+def test_no_cut_at_any_call_of_consumer_loses_what_was_promised(
     rounds: int, tried: Counter[str]
 ) -> None:
     for seed in range(500, 500 + CONSUMERS * rounds):
@@ -108,6 +108,6 @@ def consumer_faults(run: Run, image: CrashImage) -> list[str]:
     return wrong
 
 
-def test_a_store_that_does_not_sync_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_store_that_does_not_sync_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RecordingDisk, "fdatasync", lambda _disk, _file: None)
     assert cut_everywhere(0, {})[1] != []

@@ -63,5 +63,5 @@ def test_no_power_cut_takes_what_was_acknowledged(
     tried["messages acknowledged before a real power cut"] += answer["acknowledged"]
 
 
-def test_a_store_that_does_not_sync_loses_messages_in_a_real_cut(tmp_path: Path) -> None:
+def test_store_that_does_not_sync_loses_messages_in_real_cut(tmp_path: Path) -> None:
     assert cut(tmp_path, CUTS, "dishonest")["wrong"] != []

@@ -129,7 +129,7 @@ def task_for(place: str, directory: Path, request: pytest.FixtureRequest) -> Tas
 
 
 @pytest.mark.parametrize("place", ["directory", "s3"])
-async def test_a_killed_process_leaves_nothing_half_made(
+async def test_killed_process_leaves_nothing_half_made(
     place: str,
     tmp_path: Path,
     request: pytest.FixtureRequest,

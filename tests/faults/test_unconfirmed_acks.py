@@ -43,7 +43,7 @@ def floor_in(files: Path, pool: ServerPool) -> int:
         server.kill()
 
 
-def test_acks_nobody_waits_for_are_on_disk_soon_and_outlive_a_kill(
+def test_unconfirmed_acks_are_soon_on_disk_and_survive_kill(
     pool: ServerPool, tmp_path: Path
 ) -> None:
     server = pool.start(OURS, flags=("-js", "-sd", str(tmp_path / "store")))

@@ -167,9 +167,7 @@ def check_bad_stream(lives: Lives, client: JetStream) -> None:
 
 
 @pytest.mark.parametrize("change", BAD_STREAMS, ids=range(len(BAD_STREAMS)))
-def test_one_bad_stream_does_not_stop_the_server(
-    lives: Lives, change: Callable[[Any], None]
-) -> None:
+def test_one_bad_stream_does_not_stop_server(lives: Lives, change: Callable[[Any], None]) -> None:
     make(lives.start())
     lives.stop()
     change_stream(lives.account / "BAD", change)

@@ -15,7 +15,7 @@ OPERATIONS = 3000
 RESTART_EVERY = 700
 
 
-def test_no_operations_harm_the_server(tmp_path: Path) -> None:
+def test_no_operations_harm_server(tmp_path: Path) -> None:
     fuzz = Fuzz(tmp_path, 8, sanitized=False)
     try:
         fuzz.run(OPERATIONS, RESTART_EVERY)
@@ -29,6 +29,6 @@ def test_no_operations_harm_the_server(tmp_path: Path) -> None:
     assert fuzz.ledger.codes["STREAM.CREATE ok"] > 10
 
 
-def test_a_seed_always_makes_the_same_operations() -> None:
+def test_seed_always_makes_the_same_operations() -> None:
     first, second = Operations(3), Operations(3)
     assert [first.draw() for _ in range(500)] == [second.draw() for _ in range(500)]

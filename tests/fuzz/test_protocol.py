@@ -26,7 +26,7 @@ GUARDED = 'authorization { user: amy, password: "secret" }\n'
     [("", ()), ("disable_sublist_cache: true\nmax_control_line: 64\nmax_payload: 100\n", ("-DV",))],
     ids=["default", "small limits, traced"],
 )
-def test_no_conversation_harms_the_server(
+def test_no_conversation_harms_server(
     pool: ServerPool, config: str, flags: tuple[str, ...]
 ) -> None:
     server = pool.start(OURS, config, flags)
@@ -45,7 +45,7 @@ def test_no_conversation_harms_the_server(
         server.kill()
 
 
-def test_no_conversation_gets_past_a_login(pool: ServerPool) -> None:
+def test_no_conversation_gets_past_login(pool: ServerPool) -> None:
     server = pool.start(OURS, GUARDED)
     try:
         victim = Victim(server, login={"user": "amy", "pass": "secret"})
@@ -60,5 +60,5 @@ def test_no_conversation_gets_past_a_login(pool: ServerPool) -> None:
         server.kill()
 
 
-def test_a_seed_makes_the_same_conversation_again() -> None:
+def test_seed_makes_the_same_conversation_again() -> None:
     assert protocol.Speaker(7).conversation() == protocol.Speaker(7).conversation()

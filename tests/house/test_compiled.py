@@ -32,13 +32,13 @@ def imported_by_python() -> set[str]:
 
 
 @pytest.mark.parametrize("path", COMPILED, ids=module_of)
-def test_a_compiled_module_that_python_imports_has_a_stub(path: Path) -> None:
+def test_compiled_module_that_python_imports_has_stub(path: Path) -> None:
     if module_of(path) in imported_by_python():
         assert path.with_suffix(".pyi").exists()
 
 
 @pytest.mark.parametrize("path", STUBS, ids=module_of)
-def test_a_stub_names_only_what_is_there(path: Path) -> None:
+def test_stub_names_only_what_is_there(path: Path) -> None:
     module = importlib.import_module(module_of(path))
     for node in ast.parse(path.read_text()).body:
         if isinstance(node, ast.FunctionDef):
@@ -63,7 +63,7 @@ def check_class(there: type, told: ast.ClassDef) -> None:
 
 
 @pytest.mark.parametrize("path", COMPILED, ids=module_of)
-def test_a_compiled_module_is_built_from_this_source(path: Path) -> None:
+def test_compiled_module_is_built_from_this_source(path: Path) -> None:
     module = importlib.import_module(module_of(path))
     assert module.__file__ is not None
     assert Path(module.__file__).suffix == ".so"

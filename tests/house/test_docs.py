@@ -103,7 +103,7 @@ def tool(name: str) -> ModuleType:
 
 @pytest.mark.sockets
 @pytest.mark.parametrize("block", blocks("python"))
-def test_a_program_in_the_docs_runs(block: Block, workdir: Path) -> None:
+def test_program_in_docs_runs(block: Block, workdir: Path) -> None:
     write_files(block.page, workdir)
     program = workdir / "test_program.py"
     program.write_text(block.text)
@@ -123,14 +123,14 @@ def test_a_program_in_the_docs_runs(block: Block, workdir: Path) -> None:
 
 
 @pytest.mark.parametrize("block", blocks("conf"))
-def test_a_configuration_in_the_docs_is_accepted(block: Block, workdir: Path) -> None:
+def test_configuration_in_docs_is_accepted(block: Block, workdir: Path) -> None:
     assert block.word, "a configuration needs the name of its file"
     write_files(block.page, workdir)
     assert read_config(block.word, {}).warnings == ()
 
 
 @pytest.mark.parametrize("block", blocks("sh"))
-def test_a_command_in_the_docs_is_understood(block: Block, workdir: Path) -> None:
+def test_command_in_docs_is_understood(block: Block, workdir: Path) -> None:
     (workdir / "server.conf").write_text("port: 4222\n")
     write_files(block.page, workdir)
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
@@ -184,7 +184,7 @@ def test_tests_that_are_named_exist(page: Path) -> None:
             assert f"def {name}(" in file.read_text(), f"{path}::{name}"
 
 
-def test_every_row_of_compatibility_that_says_yes_names_a_test() -> None:
+def test_every_yes_in_compatibility_names_test() -> None:
     rows = [
         line
         for line in (DOCS / "compatibility.md").read_text().splitlines()
@@ -206,7 +206,7 @@ ATTACKERS = (
 )
 
 
-def test_every_row_of_the_threat_model_names_a_test() -> None:
+def test_every_row_of_threat_model_names_test() -> None:
     rows = [
         line for line in (DOCS / "security.md").read_text().splitlines() if line.startswith("| **")
     ]
@@ -215,7 +215,7 @@ def test_every_row_of_the_threat_model_names_a_test() -> None:
         assert TEST_PATH.search(row), row
 
 
-def test_every_wanted_difference_is_told() -> None:
+def test_every_wanted_difference_is_reported() -> None:
     import tomllib
 
     file = ROOT / "tests" / "contract" / "server" / "differences.toml"
@@ -224,7 +224,7 @@ def test_every_wanted_difference_is_told() -> None:
         assert f"`{name}`" in told, name
 
 
-def test_every_page_of_docs_can_be_reached_from_the_readme() -> None:
+def test_every_page_of_docs_can_be_reached_from_readme() -> None:
     seen: set[Path] = set()
     waiting = [ROOT / "README.md"]
     while waiting:
@@ -242,28 +242,28 @@ def test_every_page_of_docs_can_be_reached_from_the_readme() -> None:
 # -- tables that must match the code
 
 
-def test_the_options_page_is_fresh() -> None:
+def test_options_page_is_fresh() -> None:
     reference = tool("reference")
     assert reference.PAGE.read_text() == reference.page(), "run `make reference`"
 
 
-def test_the_pages_of_the_api_are_fresh() -> None:
+def test_pages_of_api_are_fresh() -> None:
     reference = tool("api_reference")
     for name, text in reference.pages().items():
         assert (reference.DIRECTORY / name).read_text() == text, "run `make reference`"
 
 
-def test_the_page_of_the_command_line_is_fresh() -> None:
+def test_page_of_command_line_is_fresh() -> None:
     reference = tool("cli_reference")
     assert reference.PAGE.read_text() == reference.page(), "run `make reference`"
 
 
-def test_the_page_of_spark_options_is_fresh() -> None:
+def test_page_of_spark_options_is_fresh() -> None:
     reference = tool("spark_reference")
     assert reference.PAGE.read_text() == reference.page(), "run `make reference`"
 
 
-def test_every_extra_is_on_the_page_of_installing() -> None:
+def test_every_extra_is_on_page_of_installing() -> None:
     import tomllib
 
     page = (DOCS / "how-to" / "install.md").read_text()
@@ -272,13 +272,13 @@ def test_every_extra_is_on_the_page_of_installing() -> None:
         assert f"| `{name}` |" in page, name
 
 
-def test_every_option_is_on_the_options_page() -> None:
+def test_every_option_is_on_options_page() -> None:
     page = (DOCS / "reference" / "options.md").read_text()
     for name in Options.__struct_fields__:
         assert f"| `{name}` |" in page
 
 
-def test_bounds_have_the_values_the_architecture_page_says() -> None:
+def test_bounds_have_values_architecture_page_reports() -> None:
     rows = BOUND.findall((DOCS / "architecture.md").read_text())
     assert rows
     for name, value, file in rows:
@@ -287,7 +287,7 @@ def test_bounds_have_the_values_the_architecture_page_says() -> None:
         ), f"{file}: {name}"
 
 
-def test_every_bound_of_the_compiled_modules_is_on_the_architecture_page() -> None:
+def test_every_bound_of_compiled_modules_is_on_architecture_page() -> None:
     told = {(file, name) for name, _, file in BOUND.findall((DOCS / "architecture.md").read_text())}
     package = ROOT / "src" / "penstock"
     for layer in ("wire", "subjects", "broker", "server"):
@@ -326,7 +326,7 @@ def series(label: str, *, seconds: float, mib: int, p50_ns: int, failures: list[
     return Series(label, STANDARD[0], [result], failures)
 
 
-def test_the_benchmark_page_shows_losses_and_failures() -> None:
+def test_benchmark_page_shows_losses_and_failures() -> None:
     page_tool = tool("benchmark_page")
     ours = series("penstock", seconds=2.0, mib=30, p50_ns=2000, failures=["lost a message"])
     theirs = series("nats-server", seconds=1.0, mib=20, p50_ns=1000, failures=[])
@@ -340,7 +340,7 @@ def test_the_benchmark_page_shows_losses_and_failures() -> None:
     assert page_tool.with_comparison(page, content) == page
 
 
-def test_the_benchmark_page_has_a_section_for_streams() -> None:
+def test_benchmark_page_has_section_for_streams() -> None:
     page_tool = tool("benchmark_page")
     ours = series("penstock", seconds=1.0, mib=20, p50_ns=1000, failures=[])
     content = page_tool.json.loads(comparison_json([Comparison(ours, ours)], Effort()))
@@ -352,7 +352,7 @@ def test_the_benchmark_page_has_a_section_for_streams() -> None:
     assert page.partition("## Streams and buckets")[0] == before.partition("## Streams")[0]
 
 
-def test_the_benchmark_page_shows_stalls_above_the_bar() -> None:
+def test_benchmark_page_shows_stalls_above_bar() -> None:
     row = {"operation": "purge", "ours_ms": [60.0], "bar_ms": 50.0, "passes": False}
     never = {"operation": "list", "ours_ms": [1.0], "bar_ms": float("inf"), "passes": True}
     content = {
@@ -371,7 +371,7 @@ def test_the_benchmark_page_shows_stalls_above_the_bar() -> None:
     assert "| list | 1.0 | no answer | – |  |" in text
 
 
-def test_the_benchmark_page_takes_probes() -> None:
+def test_benchmark_page_takes_probes() -> None:
     page_tool = tool("benchmark_page")
     figures = {"penstock": [Figure("memory", 2048, "bytes")], "other": [Figure("memory", None)]}
     content = page_tool.json.loads(figures_json("idle connections", figures))

@@ -27,14 +27,14 @@ def run(name: str, directory: Path) -> str:
     return done.stdout
 
 
-def test_quickstart_shows_a_stream_a_work_queue_and_a_bucket(tmp_path: Path) -> None:
+def test_quickstart_shows_stream_work_queue_and_bucket(tmp_path: Path) -> None:
     shown = run("quickstart.py", tmp_path)
     assert "1,000 messages are on disk" in shown
     assert "0 jobs are left" in shown
     assert "gold = 2010 (revision 2)" in shown
 
 
-def test_nodes_follow_a_bucket_again_after_an_outage(tmp_path: Path) -> None:
+def test_nodes_follow_bucket_again_after_outage(tmp_path: Path) -> None:
     shown = run("edge_config.py", tmp_path)
     assert "still says 7\n" in shown
     assert "now says 70\n" in shown

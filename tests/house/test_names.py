@@ -51,7 +51,7 @@ def classes(path: Path, text: str) -> list[tuple[str, Path]]:
     return [(name, path) for name in CLASS.findall(text)]
 
 
-def test_names_that_break_a_rule_are_found() -> None:
+def test_names_that_break_rule_are_found() -> None:
     one, other = Path("store/writing.py"), Path("fold/writing.pyx")
     assert len(MODULES) > 100
     assert gerunds([one, Path("consumers/ack_pending.py")]) == [str(one)]
@@ -65,7 +65,7 @@ def test_names_that_break_a_rule_are_found() -> None:
     assert large_folders(many[1:]) == {}
 
 
-def test_no_module_is_named_by_a_gerund() -> None:
+def test_no_module_is_named_by_gerund() -> None:
     assert gerunds(MODULES) == []
 
 

@@ -48,13 +48,13 @@ def unit() -> dict[str, str]:
 # -- systemd
 
 
-def test_the_unit_gives_the_server_no_more_than_it_needs() -> None:
+def test_unit_gives_server_no_more_than_it_needs() -> None:
     service = unit()
     assert {name: service[name] for name in HARDENED} == HARDENED
     assert int(service["LimitNOFILE"]) >= 65536
 
 
-def test_the_commands_of_the_unit_are_understood(tmp_path: Path) -> None:
+def test_commands_of_unit_are_understood(tmp_path: Path) -> None:
     config = tmp_path / "server.conf"
     config.write_text((PACKAGING / "server.conf").read_text())
     for name in ("ExecStart", "ExecStartPre"):
@@ -63,13 +63,13 @@ def test_the_commands_of_the_unit_are_understood(tmp_path: Path) -> None:
         parse_command_line([str(config) if "/" in flag else flag for flag in flags], {})
 
 
-def test_the_unit_waits_longer_than_the_lame_duck_lasts() -> None:
+def test_unit_waits_longer_than_lame_duck_lasts() -> None:
     options = read_config(str(PACKAGING / "server.conf"), {}).options
     assert unit()["KillSignal"] == "SIGUSR2"
     assert int(unit()["TimeoutStopSec"]) * 10**9 > options.lame_duck_duration_ns
 
 
-def test_the_directories_of_the_configuration_are_those_of_the_unit() -> None:
+def test_directories_of_configuration_are_those_of_unit() -> None:
     options = read_config(str(PACKAGING / "server.conf"), {}).options
     assert options.store_dir == f"/var/lib/{unit()['StateDirectory']}"
     assert options.log_file.startswith(f"/var/log/{unit()['LogsDirectory']}/")
@@ -78,7 +78,7 @@ def test_the_directories_of_the_configuration_are_those_of_the_unit() -> None:
 
 @pytest.mark.sockets
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd here")
-def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+def test_systemd_takes_unit(tmp_path: Path) -> None:
     copy = tmp_path / "penstock.service"
     copy.write_text(UNIT.read_text().replace("/opt/penstock/bin/penstock", "/bin/true"))
     checked = subprocess.run(
@@ -97,7 +97,7 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
 # -- logrotate
 
 
-def test_the_logrotate_sample_rotates_the_log_of_the_configuration() -> None:
+def test_logrotate_sample_rotates_log_of_configuration() -> None:
     text = (PACKAGING / "penstock.logrotate").read_text()
     options = read_config(str(PACKAGING / "server.conf"), {}).options
     (path, body) = re.findall(r"^(/\S+) \{\n(.*?)^\}", text, re.MULTILINE | re.DOTALL)[0]
@@ -116,7 +116,7 @@ def instructions() -> list[tuple[str, str]]:
     return [(line.partition(" ")[0], line.partition(" ")[2]) for line in lines]
 
 
-def test_the_container_runs_the_server_as_a_user_without_rights() -> None:
+def test_container_runs_server_as_user_without_rights() -> None:
     found = instructions()
     last = [word for word, _ in found].index("FROM", 1)
     final = dict(found[last:])
@@ -135,21 +135,21 @@ def test_the_container_runs_the_server_as_a_user_without_rights() -> None:
     assert final["STOPSIGNAL"] == "SIGUSR2"
 
 
-def test_the_container_installs_nothing_without_a_hash() -> None:
+def test_container_installs_nothing_without_hash() -> None:
     steps = [step for word, text in instructions() if word == "RUN" for step in text.split("&&")]
     for step in steps:
         if "pip install" in step:
             assert ("--require-hashes" in step) != ("--no-deps" in step), step
 
 
-def test_what_the_container_copies_exists() -> None:
+def test_files_container_copies_exist() -> None:
     for word, text in instructions():
         if word == "COPY" and not text.startswith("--from"):
             for name in text.split()[:-1]:
                 assert (ROOT / name).exists(), name
 
 
-def test_the_container_has_what_the_server_needs_and_no_more() -> None:
+def test_container_has_what_server_needs_and_no_more() -> None:
     spec = importlib.util.spec_from_file_location("sr", PACKAGING / "server_requirements.py")
     assert spec is not None
     assert spec.loader is not None

@@ -73,7 +73,7 @@ def opening_fault(text: str) -> str | None:
     return None if is_begun and first.endswith((".", ":")) else first
 
 
-def test_prose_that_breaks_a_rule_is_found() -> None:
+def test_prose_that_breaks_rule_is_found() -> None:
     source = '"""Nobody calls this."""\nx = 1  # the block is gone\nlog("the leader is told")\n'
     found = avoided([*strings(source), *comments(source)])
     assert found == [(1, "Nobody"), (3, "is told"), (2, "is gone")]
@@ -85,12 +85,12 @@ def test_prose_that_breaks_a_rule_is_found() -> None:
         assert len(paths) > 20
 
 
-def test_module_docstrings_begin_with_a_sentence() -> None:
+def test_module_docstrings_begin_with_sentence() -> None:
     texts = {path: path.read_text() for path in MODULES}
     faults = {shown(path): opening_fault(text) for path, text in texts.items() if text.strip()}
     assert {path: first for path, first in faults.items() if first is not None} == {}
 
 
-def test_prose_names_the_actor() -> None:
+def test_prose_names_actor() -> None:
     found = {shown(path): avoided(prose(path)) for path in [*CODE, *CYTHON, *PAGES]}
     assert {path: places for path, places in found.items() if places} == {}

@@ -28,7 +28,7 @@ FILES = tracked()
 
 
 @pytest.mark.skipif(not FILES, reason="not a git checkout")
-def test_no_file_names_a_place_on_somebodys_machine() -> None:
+def test_no_file_names_path_of_developer_machine() -> None:
     named = {
         str(path.relative_to(ROOT)): found[0]
         for path in FILES

@@ -74,34 +74,34 @@ def test_there_is_something_to_measure() -> None:
     assert too_long(cython_functions("cdef f():\n" + "    pass\n" * FUNCTION_LINES_MAX))
 
 
-def test_a_python_file_is_read_in_one_sitting() -> None:
+def test_python_file_is_read_in_one_sitting() -> None:
     sizes = {shown(path): len(lines_of(path)) for path in [*SOURCES, *TESTS]}
     assert not {name: size for name, size in sizes.items() if size > FILE_LINES_MAX}
 
 
-def test_a_compiled_file_is_read_in_one_sitting() -> None:
+def test_compiled_file_is_read_in_one_sitting() -> None:
     for path in COMPILED:
         lines = lines_of(path)
         assert len(lines) <= COMPILED_LINES_MAX, shown(path)
         assert max(map(len, lines)) <= LINE_BYTES_MAX, shown(path)
 
 
-def test_a_python_function_fits_on_a_screen() -> None:
+def test_python_function_fits_on_screen() -> None:
     found = {shown(path): too_long(python_functions(path.read_text())) for path in SOURCES + TESTS}
     assert not {name: functions for name, functions in found.items() if functions}
 
 
-def test_a_compiled_function_fits_on_a_screen() -> None:
+def test_compiled_function_fits_on_screen() -> None:
     found = {shown(path): too_long(cython_functions(path.read_text())) for path in COMPILED}
     assert not {name: functions for name, functions in found.items() if functions}
 
 
-def test_a_module_says_what_it_is_for() -> None:
+def test_module_docstring_exists() -> None:
     texts = {shown(path): path.read_text().strip() for path in SOURCES + COMPILED}
     silent = [name for name, text in texts.items() if text and not text.startswith('"""')]
     assert not silent, "starts with its docstring"
 
 
-def test_a_file_is_named_after_what_it_holds() -> None:
+def test_file_is_named_after_what_it_holds() -> None:
     paths = SOURCES + COMPILED + TESTS
     assert not [shown(path) for path in paths if UNTOLD_NAMES.search(path.stem)]

@@ -21,12 +21,12 @@ def test_unmarked_test_cannot_bind_or_connect() -> None:
             one.connect(("127.0.0.1", 9))
 
 
-def test_unmarked_test_cannot_start_a_process() -> None:
+def test_unmarked_test_cannot_start_process() -> None:
     with pytest.raises(pytest.fail.Exception, match=r"subprocess\.Popen"):
         subprocess.run([sys.executable, "-c", ""], check=False)
 
 
-def test_thread_of_an_unmarked_test_is_watched() -> None:
+def test_thread_of_unmarked_test_is_watched() -> None:
     seen: list[str] = []
 
     def bind() -> None:

@@ -41,12 +41,12 @@ def locked(name: str) -> dict[str, str]:
 # -- pins and hashes
 
 
-def test_the_lock_holds_what_the_constraints_pin() -> None:
+def test_lock_holds_what_constraints_pin() -> None:
     assert locked("dev") == PINS, "run make lock"
 
 
 @pytest.mark.parametrize("name", ["build", "tools"])
-def test_the_smaller_locks_agree_with_what_asks_for_them(name: str) -> None:
+def test_smaller_locks_agree_with_what_asks_for_them(name: str) -> None:
     asked = (LOCKS / f"{name}.in").read_text().split()
     found = locked(name)
     for line in asked:
@@ -56,12 +56,12 @@ def test_the_smaller_locks_agree_with_what_asks_for_them(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["build", "dev", "tools"])
-def test_every_locked_package_has_a_hash(name: str) -> None:
+def test_every_locked_package_has_hash(name: str) -> None:
     entries = re.split(r"\n(?=\w)", (LOCKS / f"{name}.lock").read_text().strip())
     assert [entry for entry in entries if not HASH.search(entry)] == []
 
 
-def test_the_pins_fulfil_what_the_package_requires() -> None:
+def test_pins_fulfil_what_package_requires() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"].values()
     for text in [*project["dependencies"], *(line for extra in extras for line in extra)]:
@@ -70,7 +70,7 @@ def test_the_pins_fulfil_what_the_package_requires() -> None:
             assert asked.specifier.contains(PINS[SBOM.normal(asked.name)]), text
 
 
-def test_the_set_up_installs_nothing_without_a_hash() -> None:
+def test_set_up_installs_nothing_without_hash() -> None:
     steps = re.sub(r"\\\n\s*", "", (ROOT / "Makefile").read_text())
     installs = [line for line in re.split(r"[\n;]", steps) if "$(PIP) " in line]
     assert len(installs) == 3
@@ -89,14 +89,14 @@ def step(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.sockets
-def test_a_step_says_what_it_does_and_that_it_is_done() -> None:
+def test_step_prints_its_start_and_end() -> None:
     done = step("--usually", "5", "try it", "--", sys.executable, "-c", "print('noise')")
     assert done.stdout.startswith("setup: try it (usually about 5 s)\nsetup: try it: done in ")
     assert "noise" not in done.stdout + done.stderr
 
 
 @pytest.mark.sockets
-def test_a_long_step_shows_that_it_is_alive() -> None:
+def test_long_step_shows_that_it_is_alive() -> None:
     program = "import sys; sys.stdin.read()"
     words = [sys.executable, str(ROOT / "tools" / "step.py"), "--every", "0.05", "wait", "--"]
     with subprocess.Popen(
@@ -113,7 +113,7 @@ def test_a_long_step_shows_that_it_is_alive() -> None:
 
 
 @pytest.mark.sockets
-def test_a_step_that_fails_shows_its_output_and_its_code() -> None:
+def test_step_that_fails_shows_its_output_and_its_code() -> None:
     program = "import sys; print('why'); sys.exit(7)"
     done = step("fail", "--", sys.executable, "-c", program, code=7)
     assert "why" in done.stderr
@@ -129,12 +129,12 @@ def document(**versions: str) -> dict[str, Any]:
     return {"bomFormat": "CycloneDX", "metadata": own, "components": components}
 
 
-def test_a_complete_sbom_has_no_fault() -> None:
+def test_complete_sbom_has_no_fault() -> None:
     present = {"six": "1.0", "penstock": "1"}
     assert SBOM.faults_of(document(Six="1.0"), present, {"six": "1.0", "other": "2"}) == []
 
 
-def test_an_sbom_that_leaves_something_out_is_refused() -> None:
+def test_sbom_that_leaves_something_out_is_refused() -> None:
     assert SBOM.faults_of(document(), {"six": "1.0"}, {}) == ["six 1.0 is not listed"]
     assert SBOM.faults_of(document(six="1.0"), {"six": "1.0"}, {"six": "2.0"}) == [
         "six is 1.0, pinned is 2.0"

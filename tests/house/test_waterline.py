@@ -47,7 +47,7 @@ def shown(path: Path) -> str:
     return str(path.relative_to(PACKAGES))
 
 
-def test_there_is_something_below_the_waterline() -> None:
+def test_there_is_something_below_waterline() -> None:
     assert {"base", "wire", "subjects", "broker"} <= {shown(path).split("/")[0] for path in PURE}
 
 
@@ -62,7 +62,7 @@ def waits(text: str) -> bool:
     return ASYNC.search(without_prose) is not None
 
 
-def test_what_is_forbidden_would_be_seen() -> None:
+def test_forbidden_calls_would_be_found() -> None:
     assert forbidden_imports("import time\nfrom libc.time cimport clock\n") == {"time", "libc.time"}
     assert waits("def f():\n    await g()\n")
     assert not waits('"""They await\nawait f()\n"""\n')

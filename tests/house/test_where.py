@@ -27,7 +27,7 @@ def has_unit_test(module: str) -> bool:
     )
 
 
-def test_every_module_has_a_test_or_names_its_suite() -> None:
+def test_every_module_has_test_or_names_its_suite() -> None:
     found = modules()
     without = {name for name in found if not has_unit_test(name)}
     assert without - set(COVERED) == set(), "add a unit test, or a line in tests/where.toml"
@@ -48,7 +48,7 @@ def test_places_to_change_exist() -> None:
     assert missing == []
 
 
-def test_long_tests_are_listed_with_a_reason() -> None:
+def test_long_tests_are_listed_with_reason() -> None:
     listed = tomllib.loads((ROOT / "tests" / "long.toml").read_text())
     assert [key for key in listed if not (ROOT / "tests" / key.partition("[")[0]).exists()] == []
     assert [key for key, reason in listed.items() if len(reason) < 20] == []

@@ -208,7 +208,7 @@ def live(cfg: ConsumerConfig, script: list[tuple[str, int]]) -> None:
 
 @settings(deadline=None, max_examples=150)
 @given(st.sampled_from(CONFIGS), st.lists(steps, max_size=40))
-def test_no_life_loses_or_repeats_a_message(
+def test_no_life_loses_or_repeats_message(
     cfg: ConsumerConfig, script: list[tuple[str, int]]
 ) -> None:
     live(cfg, script)
@@ -260,13 +260,13 @@ MUTANTS = {
 
 
 @pytest.mark.parametrize("rule", MUTANTS)
-def test_the_witness_sees_every_broken_rule(rule: str) -> None:
+def test_witness_sees_every_broken_rule(rule: str) -> None:
     owner, name, broken = MUTANTS[rule]
     with mock.patch.object(owner, name, broken):
         assert is_caught()
 
 
-def test_without_a_mutant_the_witness_has_nothing_to_say() -> None:
+def test_without_mutant_witness_has_nothing_to_say() -> None:
     for seed in range(40):
         rng = Random(seed)
         kinds = [*KINDS, "sync", "restart", "cut"]

@@ -233,7 +233,7 @@ def test_both_lanes_send_and_know_the_same(
 
 
 @pytest.mark.parametrize("kind", [kind for kind in CONFIGS if kind.startswith("pu")])
-def test_ordinary_messages_take_the_compiled_lane(kind: str) -> None:
+def test_ordinary_messages_take_compiled_lane(kind: str) -> None:
     stage = LaneStage(CONFIGS[kind])
     for number in range(20):
         stage.publish(SUBJECTS[number % 5])
@@ -256,7 +256,7 @@ def test_requests_are_served_in_turns_across_runs() -> None:
     assert got == ["r1", "r2", "r3", "r1", "r2", "r3", "r2", "r3", "r2", "r2"]
 
 
-def test_requests_that_count_bytes_go_through_the_lane_up_to_their_last_bytes() -> None:
+def test_requests_that_count_bytes_go_through_lane_up_to_their_last_bytes() -> None:
     stage = LaneStage(CONFIGS["pull, no acks"], before=["a"] * 30)
     stage.pull('{"batch":30,"max_bytes":1000}', reply="r1")
     stage.publish("a")

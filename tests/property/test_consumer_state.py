@@ -88,7 +88,7 @@ class Machine:
 
 @settings(deadline=None, max_examples=120)
 @given(st.integers(0, 2**32), st.lists(steps, max_size=25))
-def test_a_store_is_its_model_between_the_last_sync_and_the_last_change(
+def test_store_is_its_model_between_the_last_sync_and_the_last_change(
     seed: int, run: list[tuple[str, int]]
 ) -> None:
     with mock.patch.object(delta_log, "HALF_BYTES_MIN", HALF):
@@ -99,7 +99,7 @@ def test_a_store_is_its_model_between_the_last_sync_and_the_last_change(
 
 @settings(deadline=None)
 @given(st.integers(0, 2**32), st.integers(0, 300))
-def test_a_checkpoint_and_its_changes_replayed_are_the_state(seed: int, n: int) -> None:
+def test_checkpoint_and_its_changes_replayed_are_state(seed: int, n: int) -> None:
     run = Run(SimDisk(), seed)
     run.changes(n)
     copy, seq = ConsumerState.decode(run.store.state.encode(n))
@@ -113,7 +113,7 @@ def test_a_checkpoint_and_its_changes_replayed_are_the_state(seed: int, n: int) 
 
 @settings(deadline=None)
 @given(st.binary(max_size=3 * HALF), st.integers(0, 2 * HALF))
-def test_no_bytes_make_the_reader_of_logs_fail(noise: bytes, at: int) -> None:
+def test_no_bytes_make_reader_of_logs_fail(noise: bytes, at: int) -> None:
     with mock.patch.object(delta_log, "HALF_BYTES_MIN", HALF):
         disk = SimDisk()
         key = bytes(32)

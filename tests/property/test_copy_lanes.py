@@ -160,7 +160,7 @@ def filled_in(source: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", ["mirror", "sources"])
-def test_ordinary_copies_take_the_compiled_lane(
+def test_ordinary_copies_take_compiled_lane(
     clients: tuple[Client, Client], kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     by_feed: list[object] = []

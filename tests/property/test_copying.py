@@ -99,7 +99,7 @@ def stored(copy: Copy) -> list[int]:
 @pytest.mark.parametrize("fields", [MIRROR, SOURCE, {**SOURCE, **NEW, "max_msgs": 100}])
 @settings(max_examples=300, deadline=None)
 @given(life=LIVES, gaps=GAPS)
-def test_a_copy_has_each_message_once_and_in_order(
+def test_copy_has_each_message_once_and_in_order(
     fields: dict[str, Any], life: list[str], gaps: list[int]
 ) -> None:
     seqs = [sum(gaps[: n + 1]) for n in range(len(gaps))]

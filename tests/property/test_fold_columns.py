@@ -109,7 +109,7 @@ def test_pieces_of_either_kind_are_one_batch(pieces: list[list[Row]]) -> None:
     assert contents(store) == model(all_objects)
 
 
-def test_a_key_that_is_no_text_is_left_out_and_holds_nothing_up() -> None:
+def test_key_that_is_no_text_is_left_out_and_holds_nothing_up() -> None:
     rows = [(b"a", b"", b"1"), (b"\xff", b"", b"2"), (b"b", b"", b"3")]
     found = updates_of(batch_of(rows), len(PREFIX))
     assert [(one.key, one.revision) for one in found] == [("a", 1), ("b", 3)]

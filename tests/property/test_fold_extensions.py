@@ -113,7 +113,7 @@ def _small_bulk() -> Iterator[None]:
 @pytest.mark.parametrize("name", ["memory", "append-log", "sqlite", "lmdb", "rocksdb"])
 @given(deeds=deeds)
 @settings(max_examples=12, deadline=None)
-def test_what_is_derived_is_true_after_any_life(
+def test_derived_rows_are_right_after_any_history(
     name: str, deeds: list[str | list[KvUpdate]]
 ) -> None:
     with tempfile.TemporaryDirectory() as directory:
@@ -129,6 +129,6 @@ def test_what_is_derived_is_true_after_any_life(
 
 @given(st.lists(rows, max_size=3))
 @settings(max_examples=100, deadline=None)
-def test_columns_become_the_rows_their_updates_become(pieces: list[list[Row]]) -> None:
+def test_columns_become_rows_their_updates_become(pieces: list[list[Row]]) -> None:
     columns = JoinedUpdates([updates_of(batch_of(piece), len(PREFIX)) for piece in pieces])
     assert rows_of(columns) == rows_of(list(columns))

@@ -51,7 +51,7 @@ def lived(name: str, changes: Sequence[tuple[str, Op]], *rest: Any, **mutant: An
 @pytest.mark.parametrize("name", KINDS)
 @given(log=logs, dies=deaths, batch=batches)
 @settings(max_examples=25, deadline=None)
-def test_a_fold_resumed_at_any_death_equals_one_never_stopped(
+def test_fold_resumed_at_any_death_equals_one_never_stopped(
     name: str, log: list[tuple[str, Op]], dies: list[int], batch: BatchConfig
 ) -> None:
     assert lived(name, log, dies, batch) == ""
@@ -62,7 +62,7 @@ ONE_BY_ONE = BatchConfig(window=60.0, max=1, hydrate_window=60.0, hydrate_max=1)
 
 
 @pytest.mark.parametrize("name", ["append-log", "sqlite"])
-def test_a_cursor_stored_before_its_data_is_found_out(name: str) -> None:
+def test_cursor_stored_before_its_data_is_found_out(name: str) -> None:
     found = [lived(name, LOG, [death], ONE_BY_ONE, committer=CursorFirst) for death in range(1, 9)]
     assert "the fold is not what the bucket is" in found
 

@@ -46,15 +46,13 @@ def check(data: bytes) -> None:
 
 @given(batches)
 @settings(max_examples=100, deadline=None)
-def test_updates_are_encoded_as_the_model_does(batch: list[KvUpdate]) -> None:
+def test_updates_are_encoded_as_model_does(batch: list[KvUpdate]) -> None:
     assert encode_updates(batch) == b"".join(map(naive.encode, batch))
 
 
 @given(written, st.data())
 @settings(max_examples=200, deadline=None)
-def test_a_log_is_read_as_the_model_does_wherever_it_ends(
-    content: Written, data: st.DataObject
-) -> None:
+def test_log_is_read_as_model_does_wherever_it_ends(content: Written, data: st.DataObject) -> None:
     log = log_of(content)
     check(log)
     check(log[: data.draw(st.integers(0, len(log)))])
@@ -62,7 +60,7 @@ def test_a_log_is_read_as_the_model_does_wherever_it_ends(
 
 @given(written, st.data())
 @settings(max_examples=300, deadline=None)
-def test_a_changed_log_is_read_as_the_model_does(content: Written, data: st.DataObject) -> None:
+def test_changed_log_is_read_as_model_does(content: Written, data: st.DataObject) -> None:
     log = bytearray(log_of(content))
     for _ in range(data.draw(st.integers(1, 3))):
         log[data.draw(st.integers(0, len(log) - 1))] = data.draw(st.integers(0, 255))
@@ -72,7 +70,7 @@ def test_a_changed_log_is_read_as_the_model_does(content: Written, data: st.Data
 
 @given(st.lists(st.tuples(st.sampled_from([0, 1, 2, 3, 3, 4]), bodies), max_size=6))
 @settings(max_examples=300, deadline=None)
-def test_records_of_any_body_are_read_as_the_model_does(records: list[tuple[int, bytes]]) -> None:
+def test_records_of_any_body_are_read_as_model_does(records: list[tuple[int, bytes]]) -> None:
     """With right checksums, so that what lies behind them is looked at."""
     log = pgss.HEADER
     for kind, rest in records:
@@ -83,7 +81,7 @@ def test_records_of_any_body_are_read_as_the_model_does(records: list[tuple[int,
 
 @given(written)
 @settings(max_examples=100, deadline=None)
-def test_folding_into_a_map_is_folding_one_by_one(content: Written) -> None:
+def test_folding_into_map_is_folding_one_by_one(content: Written) -> None:
     records: dict[str, bytes] = {}
     size, all_updates = 0, []
     for batch, _ in content:
@@ -104,7 +102,7 @@ def test_folding_into_a_map_is_folding_one_by_one(content: Written) -> None:
 
 @given(written)
 @settings(max_examples=50, deadline=None)
-def test_updates_read_back_fold_to_what_the_log_says(content: Written) -> None:
+def test_updates_read_back_fold_to_state_of_log(content: Written) -> None:
     log = log_of(content)
     found = [update for batch, _ in pgss.read_updates(log, 3) for update in batch]
     said = pgss.replay(log)

@@ -106,7 +106,7 @@ class Life(RuleBasedStateMachine):
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_a_fold_store_is_a_dict_with_a_cursor(name: str) -> None:
+def test_fold_store_is_dict_with_cursor(name: str) -> None:
     machine = type("Life", (Life,), {"kind": KINDS[name]})
     phases = [phase for phase in Phase if phase is not Phase.explain]
     case = machine.TestCase

@@ -146,7 +146,7 @@ def test_byte_by_byte_gives_the_same_frames_and_the_same_fault(
 
 @settings(max_examples=200, deadline=None)
 @given(st.sampled_from(model.VERBS), st.integers(-20, 20), st.sampled_from(["\r\n", "\n"]))
-def test_lines_about_as_long_as_the_limit_are_judged_alike_whole_and_in_two(
+def test_lines_about_as_long_as_limit_are_checked_alike_whole_and_in_two(
     verb: str, over: int, end: str
 ) -> None:
     bounds = model.Limits(max_control_line=64)
@@ -159,7 +159,7 @@ def test_lines_about_as_long_as_the_limit_are_judged_alike_whole_and_in_two(
 
 
 @pytest.mark.parametrize("start", [b"PING ", b"PUB ", b"CONNECT ", b"+OK "])
-def test_a_line_of_blanks_is_not_waited_for_for_ever(start: bytes) -> None:
+def test_line_of_blanks_is_not_waited_for_for_ever(start: bytes) -> None:
     bounds = model.Limits()
     room = model.LINE_BYTES_MAX - len(start)
     for blanks_sent, wanted in ((room, None), (room + 1, model.LINE_TOO_LONG)):

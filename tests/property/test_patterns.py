@@ -16,7 +16,7 @@ PATTERNS = ASKED.filter(is_valid_subject)
 
 @given(st.lists(PATTERNS, max_size=12, unique=True), st.data())
 @settings(max_examples=500, deadline=None)
-def test_the_index_finds_exactly_what_collides(patterns: list[str], data: st.DataObject) -> None:
+def test_index_finds_exactly_what_collides(patterns: list[str], data: st.DataObject) -> None:
     index: PatternIndex[str] = PatternIndex()
     for pattern in patterns:
         index.add(pattern, f"owner of {pattern}")

@@ -29,13 +29,13 @@ PERMISSIONS = st.builds(
 
 
 @given(PERMISSIONS, st.sampled_from(LITERALS))
-def test_a_publish_is_decided_as_the_model_says(permissions: Permissions, subject: str) -> None:
+def test_publish_is_decided_as_in_model(permissions: Permissions, subject: str) -> None:
     compiled = compile_permissions(permissions)
     assert compiled.may_publish(subject) == model.may_publish(permissions, subject)
 
 
 @given(PERMISSIONS, PATTERN, QUEUE)
-def test_a_subscription_is_decided_as_the_model_says(
+def test_subscription_is_decided_as_in_model(
     permissions: Permissions, subject: str, queue: str | None
 ) -> None:
     compiled = compile_permissions(permissions)
@@ -44,7 +44,7 @@ def test_a_subscription_is_decided_as_the_model_says(
 
 
 @given(PERMISSIONS, PATTERN, QUEUE)
-def test_the_filter_holds_back_exactly_what_is_denied(
+def test_filter_holds_back_exactly_what_is_denied(
     permissions: Permissions, subject: str, queue: str | None
 ) -> None:
     compiled = compile_permissions(permissions)
@@ -55,7 +55,7 @@ def test_the_filter_holds_back_exactly_what_is_denied(
 
 
 @given(PERMISSIONS, PATTERN, QUEUE)
-def test_a_subscription_without_filter_never_meets_a_denied_subject(
+def test_subscription_without_filter_never_meets_denied_subject(
     permissions: Permissions, subject: str, queue: str | None
 ) -> None:
     compiled = compile_permissions(permissions)
@@ -66,7 +66,7 @@ def test_a_subscription_without_filter_never_meets_a_denied_subject(
 
 
 @given(PERMISSIONS, st.sampled_from(LITERALS))
-def test_the_tuples_for_the_data_plane_carry_the_whole_publish_decision(
+def test_tuples_for_data_plane_carry_whole_publish_decision(
     permissions: Permissions, subject: str
 ) -> None:
     compiled = compile_permissions(permissions)

@@ -198,7 +198,7 @@ def test_batches_are_the_same_whether_or_not_their_messages_are_packed(
 
 @pytest.mark.sockets
 @pytest.mark.parametrize("storage", ["memory", "file"])
-def test_a_batch_that_the_fast_lane_began_is_given_up(
+def test_batch_that_fast_lane_began_is_given_up(
     servers: tuple[ThreadedServer, ThreadedServer], clients: tuple[Client, Client], storage: str
 ) -> None:
     """Its deadline is known, though no message of it was seen by anybody else."""
@@ -217,7 +217,7 @@ def test_a_batch_that_the_fast_lane_began_is_given_up(
 
 
 @pytest.mark.sockets
-def test_only_one_of_the_two_takes_the_fast_lane(
+def test_only_one_of_two_takes_fast_lane(
     servers: tuple[ThreadedServer, ThreadedServer], clients: tuple[Client, Client]
 ) -> None:
     """Or the comparison would compare nothing."""
@@ -230,7 +230,7 @@ def test_only_one_of_the_two_takes_the_fast_lane(
 
 
 @pytest.mark.sockets
-def test_what_the_fast_lane_took_falls_due(clients: tuple[Client, Client]) -> None:
+def test_messages_of_publish_lane_expire(clients: tuple[Client, Client]) -> None:
     """Nobody is told of a message that comes while others are older: their time is noted."""
     fast, _ = clients
     fast.done("STREAM.CREATE.D", {"name": "D", "subjects": ["due"], "max_age": 100_000_000})
@@ -244,7 +244,7 @@ def test_what_the_fast_lane_took_falls_due(clients: tuple[Client, Client]) -> No
 
 @pytest.mark.sockets
 @pytest.mark.parametrize("storage", ["memory", "file"])
-def test_ids_the_fast_lane_took_are_forgotten(
+def test_ids_fast_lane_took_are_forgotten(
     servers: tuple[ThreadedServer, ThreadedServer], clients: tuple[Client, Client], storage: str
 ) -> None:
     """Though nobody is told of most messages, and no later one comes."""

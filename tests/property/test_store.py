@@ -226,7 +226,7 @@ class Lives(RuleBasedStateMachine):
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_the_store_lives_as_the_model_does(name: str) -> None:
+def test_store_lives_as_model_does(name: str) -> None:
     kind = KINDS[name]
     reason = kind.absence()
     if reason is not None:

@@ -97,7 +97,7 @@ class Pair:
     acts=between,
 )
 @settings(max_examples=30)
-def test_a_purge_in_slices_ends_as_one_at_once(
+def test_purge_in_slices_ends_as_one_at_once(
     name: str,
     stored: list[str],
     subject: str | None,

@@ -109,7 +109,7 @@ def test_entries_alone_make_the_same_stream_elsewhere(
 
 @settings(max_examples=100, deadline=None)
 @given(FIELDS, STEPS, STEPS)
-def test_a_restart_does_not_show(
+def test_restart_does_not_show(
     fields: dict[str, Any], before: list[tuple[Any, ...]], after: list[tuple[Any, ...]]
 ) -> None:
     # Batches under way are lost by a restart, schedules may be put off, and a message that is
@@ -138,7 +138,7 @@ def test_a_restart_does_not_show(
     st.sampled_from(["", "r"]),
     st.integers(-5, 5),
 )
-def test_the_short_way_of_an_ordinary_message_is_the_long_way(
+def test_short_way_of_ordinary_message_is_long_way(
     size_max: int, no_ack: bool, payload: bytes, reply: str, later_ns: int
 ) -> None:
     cfg = config(max_msg_size=size_max, no_ack=no_ack)

@@ -96,7 +96,7 @@ def test_files_without_wanted_rows_are_not_opened(kept: Archived, tmp_path: Path
 
 
 @pytest.mark.parametrize("form", ["parquet", "delta"])
-def test_an_archive_in_an_object_store_is_read(
+def test_archive_in_object_store_is_read(
     spark: SparkSession, ours: ServerUnderTest, form: str
 ) -> None:
     with s3_server() as s3:
@@ -107,6 +107,6 @@ def test_an_archive_in_an_object_store_is_read(
         assert [row.seq for row in kept.load(startingSeq=89).orderBy("seq").collect()] == [89, 90]
 
 
-def test_what_is_no_archive_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_invalid_archive_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(Exception, match="there is no archive at"):
         spark.read.format("penstock-archive").load(str(tmp_path)).count()

@@ -77,7 +77,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[An
     return directory, stored(directory)
 
 
-def test_a_store_is_read_as_the_server_showed_it(
+def test_store_is_read_as_server_showed_it(
     spark: SparkSession, store: tuple[Path, list[tuple[Any, ...]]]
 ) -> None:
     directory, expected = store
@@ -95,7 +95,7 @@ def test_one_streams_directory_is_enough_and_sequences_can_be_narrowed(
     assert rows(read.load(str(place))) == [row for row in expected if 100 <= row[1] <= 200]
 
 
-def test_compressed_and_encrypted_blocks_are_read_with_the_key(
+def test_compressed_and_encrypted_blocks_are_read_with_key(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     directory, key = tmp_path / "store", tmp_path / "key"
@@ -118,7 +118,7 @@ def test_small_tasks_are_many_and_hold_the_same(
     assert frame.count() == len(expected)
 
 
-def test_a_store_that_a_server_holds_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_store_that_server_holds_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     async def run() -> None:
         given = Options(port=-1, host="127.0.0.1", jetstream=True, store_dir=str(tmp_path))
         async with Server(options=given) as server:
@@ -138,7 +138,7 @@ def damaged(directory: Path) -> None:
     block.write_bytes(data)
 
 
-def test_damage_fails_the_read_or_is_left_out_and_shown_as_a_table(
+def test_damage_fails_read_or_is_left_out_and_shown_as_table(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     expected = stored(tmp_path)
@@ -155,14 +155,14 @@ def test_damage_fails_the_read_or_is_left_out_and_shown_as_a_table(
     assert any(row.firstByte is not None for row in table.collect())
 
 
-def test_a_sound_store_has_an_empty_table_of_damage(
+def test_sound_store_has_empty_table_of_damage(
     spark: SparkSession, store: tuple[Path, list[tuple[Any, ...]]]
 ) -> None:
     read = spark.read.format("penstock-blocks").option("damage", True)
     assert read.load(str(store[0])).collect() == []
 
 
-def test_a_backup_is_read_without_a_server(
+def test_backup_is_read_without_server(
     spark: SparkSession, server: ServerUnderTest, tmp_path: Path
 ) -> None:
     name = f"B{server.port}"
@@ -182,6 +182,6 @@ def test_a_backup_is_read_without_a_server(
         read.load(str(tmp_path / "kept")).count()
 
 
-def test_a_path_that_holds_no_store_is_told(spark: SparkSession, tmp_path: Path) -> None:
+def test_path_that_holds_no_store_is_reported(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(Exception, match="there is no store"):
         spark.read.format("penstock-blocks").load(str(tmp_path)).count()

@@ -41,7 +41,7 @@ def uploaded(directory: Path, url: str, options: dict[str, Any]) -> None:
             store.put(path.relative_to(directory).as_posix(), path.read_bytes())
 
 
-def test_a_store_in_an_object_store_is_read(spark: SparkSession, tmp_path: Path) -> None:
+def test_store_in_object_store_is_read(spark: SparkSession, tmp_path: Path) -> None:
     asyncio.run(stored(tmp_path / "store", ("A", "B")))
     with s3_server() as s3:
         url, options = f"s3://{s3.new_bucket()}/kept", s3.options()
@@ -61,7 +61,7 @@ def test_a_store_in_an_object_store_is_read(spark: SparkSession, tmp_path: Path)
             read.option("stream", "C").load(url).count()
 
 
-def test_a_store_of_nats_server_is_named(spark: SparkSession, tmp_path: Path) -> None:
+def test_store_of_nats_server_is_named(spark: SparkSession, tmp_path: Path) -> None:
     if REFERENCE is None:
         pytest.skip("there is no nats-server")
     servers = ServerPool(tmp_path / "servers")

@@ -68,7 +68,7 @@ def run(
     assert query.awaitTermination(QUERY_SECONDS), "the query does not end"
 
 
-def test_a_checkpoint_of_offsets_1_goes_on_with_the_batch_that_was_planned(
+def test_checkpoint_of_offsets_1_continues_with_batch_that_was_planned(
     spark: SparkSession, streams: Streams, tmp_path: Path
 ) -> None:
     batches: list[tuple[int, list[int]]] = []

@@ -21,7 +21,7 @@ def _examples_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT))
 
 
-async def test_all_copies_of_the_demo_agree(spark: SparkSession, tmp_path: Path) -> None:
+async def test_all_copies_of_demo_agree(spark: SparkSession, tmp_path: Path) -> None:
     from examples.demo.__main__ import conclude
     from examples.demo.feed import make_feed
     from examples.demo.showing import Steps
@@ -37,7 +37,7 @@ async def test_all_copies_of_the_demo_agree(spark: SparkSession, tmp_path: Path)
     assert (tmp_path / "chart.svg").read_text().lstrip().startswith("<?xml")
 
 
-async def test_without_spark_the_folds_still_agree(tmp_path: Path) -> None:
+async def test_without_spark_folds_still_agree(tmp_path: Path) -> None:
     from examples.demo.__main__ import conclude
     from examples.demo.copies import Copy
     from examples.demo.feed import make_feed
@@ -64,7 +64,7 @@ def test_copies_of_other_revisions_or_values_differ() -> None:
     assert disagreements([one, later], {"a": b"1"}) == ["later: revisions differ from those of one"]
 
 
-def test_a_feed_is_the_same_every_time_and_holds_what_it_says() -> None:
+def test_feed_is_the_same_every_time_and_holds_what_it_reports() -> None:
     from examples.demo.feed import make_feed, outcome
 
     feed = make_feed(PARCELS)

@@ -36,7 +36,7 @@ def rows(frame: DataFrame) -> list[tuple[str, bytes, int]]:
 
 
 @pytest.mark.parametrize("kind", STORES, ids=lambda kind: kind.backend)
-def test_an_artifact_is_a_table_of_its_entries(
+def test_artifact_is_table_of_its_entries(
     spark: SparkSession, tmp_path: Path, kind: type[SnapshotStore]
 ) -> None:
     frame = spark.read.format("penstock-fold").load(str(made(tmp_path / "a", kind)))
@@ -44,7 +44,7 @@ def test_an_artifact_is_a_table_of_its_entries(
     assert {(row.shard, row.cursor) for row in frame.collect()} == {("a", 6)}
 
 
-def test_a_directory_of_artifacts_is_one_table_with_a_task_for_each(
+def test_directory_of_artifacts_is_one_table_with_task_for_each(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     made(tmp_path / "s" / "one", keys=3)
@@ -69,14 +69,14 @@ def test_published_artifacts_are_read_from_where_they_are_published(
     assert len(rows(read.load(f"{place}/bucket/two"))) == 3
 
 
-def test_a_narrower_schema_and_a_prefix_are_honoured(spark: SparkSession, tmp_path: Path) -> None:
+def test_narrower_schema_and_prefix_are_honoured(spark: SparkSession, tmp_path: Path) -> None:
     path = str(made(tmp_path / "a"))
     read = spark.read.format("penstock-fold").schema("revision bigint, key string")
     frame = read.option("prefix", "k.2").load(path)
     assert [tuple(row) for row in frame.collect()] == [(3, "k.2")]
 
 
-def test_damage_is_told_and_gives_no_rows(spark: SparkSession, tmp_path: Path) -> None:
+def test_damage_is_reported_and_gives_no_rows(spark: SparkSession, tmp_path: Path) -> None:
     path = made(tmp_path / "a")
     file = path / "data" / "fold.snap"
     data = bytearray(file.read_bytes())
@@ -86,6 +86,6 @@ def test_damage_is_told_and_gives_no_rows(spark: SparkSession, tmp_path: Path) -
         spark.read.format("penstock-fold").load(str(path)).collect()
 
 
-def test_a_path_without_an_artifact_is_told(spark: SparkSession, tmp_path: Path) -> None:
+def test_path_without_artifact_is_reported(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(Exception, match="there is no artifact at"):
         spark.read.format("penstock-fold").load(str(tmp_path)).collect()

@@ -54,7 +54,7 @@ def messages(first: int, last: int) -> list[tuple[int, bytes]]:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_runs_go_on_where_the_last_one_ended(
+def test_runs_continue_where_the_last_one_ended(
     spark: SparkSession, server: ServerUnderTest, stream: str, tmp_path: Path, form: str
 ) -> None:
     source = origin(spark, server, stream)
@@ -99,7 +99,7 @@ def test_all_columns_come_back_and_partitions_are_directories(
     assert frame.where("date = date(timestamp)").count() == 30
 
 
-def test_a_writer_that_died_leaves_files_nobody_reads_and_vacuum_takes_them(
+def test_dead_writers_files_are_unread_and_vacuumed(
     spark: SparkSession, ours: ServerUnderTest, stream: str, tmp_path: Path
 ) -> None:
     source = origin(spark, ours, stream)
@@ -164,7 +164,7 @@ def test_small_files_are_joined_and_nothing_changes(
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_stream_made_anew_is_refused_before_anything_is_written(
+def test_stream_recreated_is_refused_before_anything_is_written(
     spark: SparkSession, server: ServerUnderTest, stream: str, tmp_path: Path, form: str
 ) -> None:
     source = origin(spark, server, stream)
@@ -181,7 +181,7 @@ def test_a_stream_made_anew_is_refused_before_anything_is_written(
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_messages_dropped_before_they_were_archived_are_told(
+def test_messages_dropped_before_they_were_archived_are_reported(
     spark: SparkSession, ours: ServerUnderTest, stream: str, tmp_path: Path, form: str
 ) -> None:
     source = origin(spark, ours, stream)
@@ -197,7 +197,7 @@ def test_messages_dropped_before_they_were_archived_are_told(
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_token_with_too_many_values_is_refused(
+def test_token_with_too_many_values_is_refused(
     spark: SparkSession, ours: ServerUnderTest, stream: str, tmp_path: Path, form: str
 ) -> None:
     source = origin(spark, ours, stream)

@@ -35,7 +35,7 @@ def cli(
     return command_line
 
 
-def test_archive_verify_and_profile_tell_what_they_did(
+def test_archive_verify_and_profile_report_what_they_did(
     cli: Cli, server: ServerUnderTest, tmp_path: Path
 ) -> None:
     fill(server, STREAM, 1, 40)
@@ -97,7 +97,7 @@ def test_progress_counts_tasks_of_spark(spark: SparkSession) -> None:
     assert seen[-1] == (5, 5)
 
 
-def test_progress_of_a_replay_counts_messages_of_the_target(
+def test_progress_of_replay_counts_messages_of_target(
     spark: SparkSession, ours: ServerUnderTest, tmp_path: Path
 ) -> None:
     fill(ours, "REPLAYED", 1, 20)

@@ -53,9 +53,7 @@ def run(place: Path, url: str) -> None:
     assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr[-4000:]
 
 
-def test_the_example_goes_from_stream_to_tables_and_back(
-    ours: ServerUnderTest, tmp_path: Path
-) -> None:
+def test_example_goes_from_stream_to_tables_and_back(ours: ServerUnderTest, tmp_path: Path) -> None:
     try:
         java_home()
     except NoJava as error:

@@ -95,7 +95,7 @@ def first_steps() -> list[tuple[Any, ...]]:
     return [*steps, ("k.1", None), ("k.2", ...), ("k.1", b"back"), ("empty", b"")]
 
 
-def test_shards_hold_what_the_bucket_holds_and_go_on(
+def test_shards_hold_what_bucket_holds_and_continue(
     spark: SparkSession, server: ServerUnderTest, tmp_path: Path
 ) -> None:
     bucket = Bucket(server, history=3)
@@ -117,7 +117,7 @@ def test_shards_hold_what_the_bucket_holds_and_go_on(
     assert not any(shard.published for shard in again.shards)
 
 
-def test_an_archive_and_the_tail_of_the_stream_are_one_log(
+def test_archive_and_tail_of_stream_are_one_log(
     spark: SparkSession, ours: ServerUnderTest, tmp_path: Path
 ) -> None:
     bucket = Bucket(ours, history=64)
@@ -130,7 +130,7 @@ def test_an_archive_and_the_tail_of_the_stream_are_one_log(
     assert fetched(dest, bucket, tmp_path / "one", 2) == bucket.expected
 
 
-def test_a_log_with_a_hole_is_folded_anew_from_what_is_there(
+def test_log_with_hole_is_folded_again_from_what_is_there(
     spark: SparkSession, ours: ServerUnderTest, tmp_path: Path
 ) -> None:
     bucket = Bucket(ours)
@@ -157,7 +157,7 @@ def test_shards_by_prefix_are_folds_of_their_scope(
         assert store.cursor.revision == 4
 
 
-def test_another_bucket_of_the_name_and_other_shards_are_refused(
+def test_another_bucket_of_name_and_other_shards_are_refused(
     spark: SparkSession, ours: ServerUnderTest, tmp_path: Path
 ) -> None:
     bucket = Bucket(ours)
@@ -171,7 +171,7 @@ def test_another_bucket_of_the_name_and_other_shards_are_refused(
         fold(spark, origin(spark, bucket), bucket.name, str(tmp_path), shards=2)
 
 
-def test_a_shard_that_says_something_else_is_found_out(
+def test_differing_shard_is_detected(
     spark: SparkSession, ours: ServerUnderTest, tmp_path: Path
 ) -> None:
     bucket = Bucket(ours)

@@ -66,7 +66,7 @@ def s3() -> Iterator[S3]:
         yield running
 
 
-def test_a_snapshot_names_its_stream_and_cursor(lake: Lake) -> None:
+def test_snapshot_names_its_stream_and_cursor(lake: Lake) -> None:
     lake.publish(1, 20)
     lake.archive(sequences_per_commit=8, compact_bytes=0)
     summaries = [one.summary for one in lake.table.snapshots()]
@@ -77,9 +77,7 @@ def test_a_snapshot_names_its_stream_and_cursor(lake: Lake) -> None:
     assert lake.seqs() == list(range(1, 21))
 
 
-def test_a_commit_that_lost_the_race_is_not_repeated(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commit_that_lost_race_is_not_repeated(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     lake.publish(1, 20)
     lake.archive(until=5)
     commit = Transaction.commit_transaction
@@ -98,7 +96,7 @@ def test_a_commit_that_lost_the_race_is_not_repeated(
     assert lake.seqs() == list(range(1, 21))
 
 
-def test_the_cursor_survives_deletes_and_expiry_by_others(lake: Lake) -> None:
+def test_cursor_survives_deletes_and_expiry_by_others(lake: Lake) -> None:
     lake.publish(1, 20)
     lake.archive(until=10, by_time="none")
     lake.table.delete("seq = 5")
@@ -137,7 +135,7 @@ def test_partitions_are_hours_and_tokens(lake: Lake) -> None:
         archive(lake.spark, lake.origin, "elsewhere", by_time="hour")
 
 
-def test_columns_of_others_stay_and_a_missing_one_is_refused(lake: Lake) -> None:
+def test_columns_of_others_stay_and_missing_one_is_refused(lake: Lake) -> None:
     lake.publish(1, 20)
     lake.archive(until=10)
     with lake.table.update_schema() as update:
@@ -169,7 +167,7 @@ class Widened:
         return rows.selectExpr("*", "cast(split(string(data), ' ')[1] as int) as number")
 
 
-def test_typed_columns_become_columns_of_the_table(lake: Lake, tmp_path: Path) -> None:
+def test_typed_columns_become_columns_of_table(lake: Lake, tmp_path: Path) -> None:
     lake.publish(1, 10)
     lake.archive(until=5)
     wide = Widened(lake.origin)
@@ -184,7 +182,7 @@ def test_typed_columns_become_columns_of_the_table(lake: Lake, tmp_path: Path) -
     assert found_plain.count() == 10
 
 
-def test_a_table_that_is_no_archive_is_refused(lake: Lake) -> None:
+def test_table_that_is_no_archive_is_refused(lake: Lake) -> None:
     lake.publish(1, 3)
     lake.archive()
     catalog = load_catalog("lake", **lake.options)
@@ -195,7 +193,7 @@ def test_a_table_that_is_no_archive_is_refused(lake: Lake) -> None:
         open_archive("iceberg://lake/other", storage_options=lake.options)
 
 
-def test_a_rest_catalog(lake: Lake, tmp_path: Path) -> None:
+def test_rest_catalog(lake: Lake, tmp_path: Path) -> None:
     with rest_catalog(tmp_path) as url:
         lake.options = {"type": "rest", "uri": url}
         lake.publish(1, 20)
@@ -205,7 +203,7 @@ def test_a_rest_catalog(lake: Lake, tmp_path: Path) -> None:
         assert lake.seqs() == list(range(1, 21))
 
 
-def test_a_glue_catalog_and_s3(lake: Lake, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_glue_catalog_and_s3(lake: Lake, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
     # Options as object stores have them elsewhere; Glue's own are PyIceberg's.
     endpoint = s3.options()["endpoint"]
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")

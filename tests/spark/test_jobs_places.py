@@ -43,9 +43,7 @@ async def filled(directory: Path) -> tuple[int, int]:
     return 3 * KEYS + 1, KEYS - 1
 
 
-def test_a_stopped_servers_files_are_archived_and_folded(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_stopped_servers_files_are_archived_and_folded(spark: SparkSession, tmp_path: Path) -> None:
     messages, entries = asyncio.run(filled(tmp_path / "store"))
     origin = StoreOrigin(spark, str(tmp_path / "store"), "KV_B")
     told = archive(spark, origin, str(tmp_path / "a"), sequences_per_commit=25)
@@ -56,7 +54,7 @@ def test_a_stopped_servers_files_are_archived_and_folded(
 
 
 @pytest.mark.parametrize("form", ["parquet", "delta"])
-def test_an_archive_lies_in_an_object_store(
+def test_archive_lies_in_object_store(
     spark: SparkSession, ours: ServerUnderTest, s3: S3, form: str
 ) -> None:
     stream = f"TOS3{form}"

@@ -136,7 +136,7 @@ def test_typed_rows_do_not_follow_raw_ones(typed: Typed) -> None:
     assert typed.rows().count() == 5
 
 
-def test_a_payload_schema_grows_in_iceberg_and_is_refused_elsewhere(typed: Typed) -> None:
+def test_payload_schema_grows_in_iceberg_and_is_refused_elsewhere(typed: Typed) -> None:
     typed.publish(1, 5)
     typed.archive(NARROW)
     typed.publish(6, 10, city="Graz")
@@ -150,7 +150,7 @@ def test_a_payload_schema_grows_in_iceberg_and_is_refused_elsewhere(typed: Typed
     assert cities == [None] * 5 + ["Graz"] * 5
 
 
-def test_the_command_line_takes_payload_and_schema(
+def test_command_line_takes_payload_and_schema(
     typed: Typed, command_line: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("NATS_URL", url_of(typed.server))
@@ -186,7 +186,7 @@ class Overtaken:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_messages_removed_during_a_run_are_reported(
+def test_messages_removed_during_run_are_reported(
     spark: SparkSession, server: ServerUnderTest, stream: str, tmp_path: Path, form: str
 ) -> None:
     dest = PLACE if form == "iceberg" else str(tmp_path / "kept")
@@ -208,7 +208,7 @@ def test_missing_ranges_are_what_is_not_held() -> None:
     assert missing([2, 3], 2, 3) == []
 
 
-def test_allowed_loss_reaches_the_reader(spark: SparkSession) -> None:
+def test_allowed_loss_reaches_reader(spark: SparkSession) -> None:
     lenient = without_losses(ServerOrigin(spark, "S", {}, {"payload": "text"}))
     assert isinstance(lenient, ServerOrigin)
     assert lenient.options == {"payload": "text", "failOnDataLoss": "false"}

@@ -40,7 +40,7 @@ def origin(spark: SparkSession, server: ServerUnderTest, stream: str) -> ServerO
     return ServerOrigin(spark, stream, {"url": url_of(server)})
 
 
-def test_a_replay_stores_each_message_once_however_often_it_is_run(
+def test_replay_stores_each_message_once_however_often_it_is_run(
     spark: SparkSession, server: ServerUnderTest, stream: str, tmp_path: Path
 ) -> None:
     fill(server, stream, 1, 60)
@@ -68,7 +68,7 @@ def test_a_replay_stores_each_message_once_however_often_it_is_run(
     assert rows[-1].headers["N"] == ["60"]
 
 
-def test_what_is_sound_verifies_and_what_differs_is_named(
+def test_verify_passes_sound_copies_and_names_differences(
     spark: SparkSession, server: ServerUnderTest, stream: str, tmp_path: Path
 ) -> None:
     fill(server, stream, 1, 50)
@@ -89,7 +89,7 @@ def test_what_is_sound_verifies_and_what_differs_is_named(
     ] == 2
 
 
-def test_messages_that_are_not_in_the_archive_are_named(
+def test_messages_that_are_not_in_archive_are_named(
     spark: SparkSession, ours: ServerUnderTest, stream: str, tmp_path: Path
 ) -> None:
     fill(ours, stream, 1, 30)
@@ -106,7 +106,7 @@ def test_messages_that_are_not_in_the_archive_are_named(
     assert "11, 12, 13" in bad[0].detail
 
 
-def test_a_lost_file_is_named(
+def test_lost_file_is_named(
     spark: SparkSession, ours: ServerUnderTest, stream: str, tmp_path: Path
 ) -> None:
     fill(ours, stream, 1, 30)
@@ -118,7 +118,7 @@ def test_a_lost_file_is_named(
         verify(spark, archive=str(tmp_path))
 
 
-def test_a_profile_counts_what_there_is_and_draws_it(
+def test_profile_counts_what_there_is_and_draws_it(
     spark: SparkSession, ours: ServerUnderTest, stream: str, tmp_path: Path
 ) -> None:
     fill(ours, stream, 1, 90)

@@ -83,7 +83,7 @@ def rows(spark: SparkSession, *changes: tuple[Any, ...]) -> DataFrame:
 # -- reading
 
 
-def test_a_bucket_is_a_table_of_its_newest_values(
+def test_bucket_is_table_of_its_newest_values(
     spark: SparkSession, server: ServerUnderTest, bucket: str
 ) -> None:
     apply(server, bucket, ("a", "1"), ("b.x", "2"), ("a", "3"), ("c", "4"), ("c", None))
@@ -95,7 +95,7 @@ def test_a_bucket_is_a_table_of_its_newest_values(
     assert found[0].created is not None
 
 
-def test_deleted_keys_are_rows_without_a_value_if_asked_for(
+def test_deleted_keys_are_rows_without_value_if_asked_for(
     spark: SparkSession, server: ServerUnderTest, bucket: str
 ) -> None:
     apply(server, bucket, ("a", "1"), ("a", None))
@@ -140,7 +140,7 @@ def test_prefixes_choose_keys(
     assert len(found) == len(keys)
 
 
-def test_a_narrower_schema_is_honoured(
+def test_narrower_schema_is_honoured(
     spark: SparkSession, server: ServerUnderTest, bucket: str
 ) -> None:
     apply(server, bucket, ("a", "1"))
@@ -149,7 +149,7 @@ def test_a_narrower_schema_is_honoured(
     assert [tuple(row) for row in found] == [(1, "a")]
 
 
-def test_a_feed_tells_every_change_once_over_restarts(
+def test_feed_reports_every_change_once_over_restarts(
     spark: SparkSession, server: ServerUnderTest, bucket: str, tmp_path: Path
 ) -> None:
     def run() -> None:
@@ -188,7 +188,7 @@ def test_a_feed_tells_every_change_once_over_restarts(
         ({"keyPrefix": "x"}, "did you mean keyPrefixes"),
     ],
 )
-def test_a_wrong_reading_is_told(
+def test_wrong_reading_is_reported(
     spark: SparkSession, server: ServerUnderTest, options: dict[str, str], told: str
 ) -> None:
     with pytest.raises(PySparkException, match=told):
@@ -198,7 +198,7 @@ def test_a_wrong_reading_is_told(
 # -- writing
 
 
-def test_rows_of_a_key_are_applied_in_their_order(
+def test_rows_of_key_are_applied_in_their_order(
     spark: SparkSession, server: ServerUnderTest, bucket: str
 ) -> None:
     changes = [
@@ -219,14 +219,14 @@ def test_rows_of_a_key_are_applied_in_their_order(
     assert (purged.headers["KV-Operation"], purged.headers["Nats-Rollup"]) == ("PURGE", "sub")
 
 
-def test_only_the_last_row_of_a_key_is_written_if_asked_for(
+def test_only_the_last_row_of_key_is_written_if_asked_for(
     spark: SparkSession, server: ServerUnderTest, bucket: str
 ) -> None:
     write(rows(spark, ("a", "1"), ("b", "2"), ("a", "3")), server, bucket, latestPerKey=True)
     assert values(server, bucket) == [("b", "2"), ("a", "3")]
 
 
-def test_a_repeated_write_with_ids_changes_nothing(
+def test_repeated_write_with_ids_changes_nothing(
     spark: SparkSession, server: ServerUnderTest, bucket: str
 ) -> None:
     frame = rows(spark, ("a", "1"), ("a", "2")).selectExpr("*", "value msgId")
@@ -237,7 +237,7 @@ def test_a_repeated_write_with_ids_changes_nothing(
         write(frame, server, bucket)
 
 
-def test_a_row_is_written_only_if_its_key_has_the_revision(
+def test_row_is_written_only_if_its_key_has_revision(
     spark: SparkSession, server: ServerUnderTest, bucket: str
 ) -> None:
     apply(server, bucket, ("a", "1"), ("b", "2"))
@@ -252,7 +252,7 @@ def test_a_row_is_written_only_if_its_key_has_the_revision(
     assert values(server, bucket) == expected
 
 
-def test_a_conflict_fails_the_write_and_names_the_key(
+def test_conflict_fails_write_and_names_key(
     spark: SparkSession, server: ServerUnderTest, bucket: str
 ) -> None:
     apply(server, bucket, ("a", "1"))
@@ -260,7 +260,7 @@ def test_a_conflict_fails_the_write_and_names_the_key(
         write(rows(spark, ("a", "new", None, 7)), server, bucket, revisionColumn="rev")
 
 
-def test_a_conflict_is_reported_once_however_often_the_write_is_repeated(
+def test_conflict_is_reported_once_however_often_write_is_repeated(
     spark: SparkSession, server: ServerUnderTest, bucket: str
 ) -> None:
     make_stream(server, "CONFLICTS")
@@ -280,7 +280,7 @@ def test_a_conflict_is_reported_once_however_often_the_write_is_repeated(
     )
 
 
-def test_a_repeated_conditional_write_knows_its_own_and_is_no_conflict(
+def test_repeated_conditional_write_knows_its_own_and_is_no_conflict(
     spark: SparkSession, server: ServerUnderTest, bucket: str
 ) -> None:
     apply(server, bucket, ("a", "1"))
@@ -290,7 +290,7 @@ def test_a_repeated_conditional_write_knows_its_own_and_is_no_conflict(
     assert values(server, bucket) == [("a", "1"), ("a", "new"), ("b", "made")]
 
 
-def test_values_live_as_long_as_they_are_told_to(
+def test_values_live_for_their_ttl(
     spark: SparkSession, server: ServerUnderTest, bucket: str
 ) -> None:
     changes = rows(spark, ("a", "1", None, None, 5000), ("b", "2", None, None, None))
@@ -299,7 +299,7 @@ def test_values_live_as_long_as_they_are_told_to(
     assert lives == {"a": "5000ms", "b": "7000ms"}
 
 
-def test_a_bucket_without_times_to_live_is_told(
+def test_bucket_without_times_to_live_is_reported(
     spark: SparkSession, server: ServerUnderTest
 ) -> None:
     name = f"plain{next(_numbers)}"
@@ -308,7 +308,7 @@ def test_a_bucket_without_times_to_live_is_told(
         write(rows(spark, ("a", "1")), server, name, ttlMs=7000)
 
 
-def test_a_copy_of_a_bucket_has_its_newest_values(
+def test_copy_of_bucket_has_its_newest_values(
     spark: SparkSession, server: ServerUnderTest, bucket: str
 ) -> None:
     apply(server, bucket, ("a", "1"), ("b", "2"), ("a", "3"), ("b", None))

@@ -14,7 +14,7 @@ LAST = "stop"
 """The cell that would end the session that all tests share."""
 
 
-def test_every_cell_of_the_notebook_runs(spark: SparkSession) -> None:
+def test_every_cell_of_notebook_runs(spark: SparkSession) -> None:
     cells = [cell for cell in json.loads(NOTEBOOK.read_text())["cells"] if cell["source"]]
     names: dict[str, Any] = {}
     try:

@@ -64,7 +64,7 @@ def copying(ours: ServerUnderTest, tmp_path: Path) -> Copying:
     return Copying(ours, tmp_path)
 
 
-def test_a_program_submitted_to_a_cluster_copies_once_on_all_its_workers(
+def test_program_submitted_to_cluster_copies_once_on_all_its_workers(
     copying: Copying, tmp_path: Path
 ) -> None:
     with cluster(tmp_path, workers=2) as master:
@@ -75,13 +75,13 @@ def test_a_program_submitted_to_a_cluster_copies_once_on_all_its_workers(
     assert all(executors), "one of the workers had nothing to do"
 
 
-def test_a_program_behind_spark_connect_copies_once(copying: Copying, tmp_path: Path) -> None:
+def test_program_on_spark_connect_copies_once(copying: Copying, tmp_path: Path) -> None:
     with connect_server(tmp_path) as remote:
         run([sys.executable, COPY, *copying.words, "--remote", remote], tmp_path)
     copying.check()
 
 
-def test_the_java_of_a_python_package_will_do(copying: Copying, tmp_path: Path) -> None:
+def test_java_of_python_package_will_do(copying: Copying, tmp_path: Path) -> None:
     commands = tmp_path / "commands"
     commands.mkdir()
     for place in ("/bin", "/usr/bin"):

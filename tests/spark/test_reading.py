@@ -78,9 +78,7 @@ def test_batches_follow_each_other_without_gap(
     assert found == [[1, 2, 3, 4], [5, 6, 7, 8], [9, 10]]
 
 
-def test_a_limit_in_bytes_is_kept_about(
-    server: ServerUnderTest, streams: Streams, name: str
-) -> None:
+def test_limit_in_bytes_is_kept_about(server: ServerUnderTest, streams: Streams, name: str) -> None:
     streams.fill(name, 100)
     per_message = streams.state(name).bytes / 100
     reader = follower(server.url, name, maxBytesPerTrigger=int(30 * per_message))
@@ -88,7 +86,7 @@ def test_a_limit_in_bytes_is_kept_about(
     assert 25 <= end["streams"][name]["seq"] <= 35
 
 
-def test_a_limit_is_shared_by_streams(server: ServerUnderTest, streams: Streams, name: str) -> None:
+def test_limit_is_shared_by_streams(server: ServerUnderTest, streams: Streams, name: str) -> None:
     other = streams.make("R")
     streams.fill(name, 90)
     streams.fill(other, 10)
@@ -97,7 +95,7 @@ def test_a_limit_is_shared_by_streams(server: ServerUnderTest, streams: Streams,
     assert {one: end["streams"][one]["seq"] for one in (name, other)} == {name: 45, other: 5}
 
 
-def test_the_target_of_available_now_is_fixed_when_it_begins(
+def test_target_of_available_now_is_fixed_when_it_begins(
     server: ServerUnderTest, streams: Streams, name: str
 ) -> None:
     streams.fill(name, 5)
@@ -124,7 +122,7 @@ def test_enough_is_waited_for_but_not_for_ever(
     assert latest(patient, start)["streams"][name]["seq"] == 5
 
 
-def test_a_start_at_the_end_is_written_down_by_a_batch_of_its_own(
+def test_start_at_the_end_is_written_down_by_batch_of_its_own(
     server: ServerUnderTest, streams: Streams, name: str
 ) -> None:
     streams.fill(name, 4)
@@ -141,7 +139,7 @@ def test_a_start_at_the_end_is_written_down_by_a_batch_of_its_own(
     assert read(after_restart, end, latest(after_restart, end)) == [5, 6]
 
 
-def test_a_first_batch_planned_again_begins_where_it_began(
+def test_first_batch_planned_again_begins_where_it_began(
     server: ServerUnderTest, streams: Streams, name: str
 ) -> None:
     streams.fill(name, 4)
@@ -155,7 +153,7 @@ def test_a_first_batch_planned_again_begins_where_it_began(
     assert read(again, again.initialOffset(), json.loads(json.dumps(end))) == [5, 6, 7]
 
 
-def test_a_stream_that_joins_a_query_is_read_from_its_beginning(
+def test_stream_that_joins_query_is_read_from_its_beginning(
     server: ServerUnderTest, streams: Streams, name: str
 ) -> None:
     streams.fill(name, 3)
@@ -184,7 +182,7 @@ def test_messages_that_went_before_they_were_read_are_noticed(
     assert read(lenient, end, latest(lenient, end)) == [9, 10, 11, 12, 13]
 
 
-def test_a_stream_that_keeps_newest_values_loses_nothing_by_it(
+def test_stream_that_keeps_newest_values_loses_nothing_by_it(
     server: ServerUnderTest, streams: Streams
 ) -> None:
     name = streams.make("R", max_msgs_per_subject=1)
@@ -214,7 +212,7 @@ def test_loss_between_planning_and_reading_is_noticed(
     assert seqs_of(lenient, parts) == [3, 4, 5]
 
 
-def test_a_range_of_a_stream_made_anew_is_not_another_streams_messages(
+def test_range_of_stream_recreated_is_not_another_streams_messages(
     server: ServerUnderTest, streams: Streams, name: str
 ) -> None:
     streams.fill(name, 5)
@@ -226,7 +224,7 @@ def test_a_range_of_a_stream_made_anew_is_not_another_streams_messages(
     assert seqs_of(batch(server.url, name, failOnDataLoss=False), parts) == []
 
 
-def test_a_checkpoint_beyond_the_streams_end_is_noticed(
+def test_checkpoint_beyond_streams_end_is_noticed(
     server: ServerUnderTest, streams: Streams, name: str
 ) -> None:
     streams.fill(name, 5)
@@ -239,7 +237,7 @@ def test_a_checkpoint_beyond_the_streams_end_is_noticed(
     assert latest(lenient, end)["streams"][name]["seq"] == 5
 
 
-def test_a_stream_emptied_before_it_was_read_is_noticed(
+def test_stream_emptied_before_it_was_read_is_noticed(
     server: ServerUnderTest, streams: Streams, name: str
 ) -> None:
     streams.fill(name, 5)
@@ -252,7 +250,7 @@ def test_a_stream_emptied_before_it_was_read_is_noticed(
     assert read(lenient, start, latest(lenient, start)) == []
 
 
-def test_an_empty_stream_is_an_empty_table(server: ServerUnderTest, name: str) -> None:
+def test_empty_stream_is_empty_table(server: ServerUnderTest, name: str) -> None:
     assert batch(server.url, name).partitions() == []
     reader = follower(server.url, name)
     assert latest(reader, reader.initialOffset()) == reader.initialOffset()
@@ -261,7 +259,7 @@ def test_an_empty_stream_is_an_empty_table(server: ServerUnderTest, name: str) -
 # -- servers that go away
 
 
-def test_a_task_goes_on_behind_its_last_row_when_the_server_comes_back(start: Starter) -> None:
+def test_task_continues_after_its_last_row_when_server_comes_back(start: Starter) -> None:
     one = start("", "-js", "-sd", "store")
     streams = Streams(one.url)
     for more in ({}, {"readMode": "direct"}):
@@ -274,7 +272,7 @@ def test_a_task_goes_on_behind_its_last_row_when_the_server_comes_back(start: St
         assert found + seqs_of(table, rest) == list(range(1, 301))
 
 
-def test_a_server_that_is_not_there_is_told_soon(start: Starter) -> None:
+def test_server_that_is_not_there_is_reported_soon(start: Starter) -> None:
     one = start("", "-js", "-sd", "store")
     streams = Streams(one.url)
     name = streams.make("R")
@@ -288,12 +286,12 @@ def test_a_server_that_is_not_there_is_told_soon(start: Starter) -> None:
         seqs_of(table, parts)
 
 
-def test_a_server_without_jetstream_is_told(start: Starter) -> None:
+def test_server_without_jetstream_is_reported(start: Starter) -> None:
     with pytest.raises(SourceError, match="JetStream is off"):
         batch(start().url, "ANY").partitions()
 
 
-def test_a_stream_that_is_not_there_is_told(server: ServerUnderTest) -> None:
+def test_stream_that_is_not_there_is_reported(server: ServerUnderTest) -> None:
     with pytest.raises(SourceError, match="there is no stream NONE in this account"):
         batch(server.url, "NONE").partitions()
 
@@ -315,7 +313,7 @@ authorization: { users: [
 """
 
 
-def test_who_may_make_no_consumer_reads_directly(start: Starter) -> None:
+def test_reader_without_consumer_permission_reads_directly(start: Starter) -> None:
     one = start(RIGHTS)
     streams = Streams(one.url.replace("//", "//admin:admin@"))
     for allow_direct in (True, False):
@@ -325,7 +323,7 @@ def test_who_may_make_no_consumer_reads_directly(start: Starter) -> None:
         assert seqs_of(table, table.partitions()) == [1, 2, 3, 4, 5]
 
 
-def test_who_may_request_no_messages_is_pushed_them(start: Starter) -> None:
+def test_reader_without_pull_permission_uses_push(start: Starter) -> None:
     one = start(RIGHTS)
     streams = Streams(one.url.replace("//", "//admin:admin@"))
     name = streams.make("R")
@@ -334,7 +332,7 @@ def test_who_may_request_no_messages_is_pushed_them(start: Starter) -> None:
     assert seqs_of(table, table.partitions()) == [1, 2, 3, 4, 5]
 
 
-def test_no_secret_is_in_what_is_told(start: Starter) -> None:
+def test_no_secret_is_in_what_is_reported(start: Starter) -> None:
     one = start(RIGHTS)
     said = []
     for password in ("s3cret-word", "s3cret-wrong"):
@@ -349,7 +347,7 @@ def test_no_secret_is_in_what_is_told(start: Starter) -> None:
     assert not [text for text in said if "s3cret" in text]
 
 
-def test_filters_that_overlap_are_told(
+def test_filters_that_overlap_are_reported(
     server: ServerUnderTest, streams: Streams, name: str
 ) -> None:
     streams.fill(name, 3)
@@ -358,7 +356,7 @@ def test_filters_that_overlap_are_told(
         seqs_of(table, table.partitions())
 
 
-def test_a_stream_that_takes_no_more_consumers_is_read_directly(
+def test_stream_that_takes_no_more_consumers_is_read_directly(
     server: ServerUnderTest, streams: Streams
 ) -> None:
     name = streams.make("R", max_consumers=1)

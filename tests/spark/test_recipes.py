@@ -24,7 +24,7 @@ EXAMPLE = EXAMPLES / "dlt_stream.py"
 names = (f"RECIPE{n}" for n in itertools.count())
 
 
-def test_duckdb_reads_a_stream(server: ServerUnderTest) -> None:
+def test_duckdb_reads_stream(server: ServerUnderTest) -> None:
     duckdb = pytest.importorskip("duckdb")
     stream = next(names)
     fill(server, stream, 1, 30)
@@ -59,7 +59,7 @@ def test_dlt_loads_what_came_since_the_last_run(
     assert seqs == [(n,) for n in range(1, 31)]
 
 
-def test_state_begins_with_a_fold_at_its_cursor(
+def test_state_begins_with_fold_at_its_cursor(
     spark: SparkSession, ours: ServerUnderTest, tmp_path: Path
 ) -> None:
     async def put(js, **values: bytes) -> None:  # type: ignore[no-untyped-def]

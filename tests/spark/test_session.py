@@ -32,5 +32,5 @@ def test_spark_finds_every_format_by_itself() -> None:
     assert found == {name: data_source(name) for name in FORMATS}
 
 
-def test_a_format_has_the_name_it_is_registered_under() -> None:
+def test_format_has_name_it_is_registered_under() -> None:
     assert {name: data_source(name).name() for name in FORMATS} == {name: name for name in FORMATS}

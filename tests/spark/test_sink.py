@@ -34,7 +34,7 @@ def write(frame: DataFrame, server: ServerUnderTest, **options: Any) -> None:
     frame.write.format("jetstream").mode("append").options(**chosen).save()
 
 
-def test_a_row_is_stored_with_its_subject_headers_and_data(
+def test_row_is_stored_with_its_subject_headers_and_data(
     spark: SparkSession, server: ServerUnderTest
 ) -> None:
     make_stream(server, "OUT")
@@ -50,7 +50,7 @@ def test_a_row_is_stored_with_its_subject_headers_and_data(
     assert two == Message("OUT.b", "", {"Nats-Msg-Id": "i2", "Nats-Expected-Stream": "OUT"})
 
 
-def test_rows_of_a_partition_keep_their_order(spark: SparkSession, server: ServerUnderTest) -> None:
+def test_rows_of_partition_keep_their_order(spark: SparkSession, server: ServerUnderTest) -> None:
     make_stream(server, "OUT")
     write(numbered(spark, 5000, parts=1), server)
     assert [one.data for one in stored(server, "OUT")] == [f"row {row}" for row in range(5000)]
@@ -65,7 +65,7 @@ def test_rows_of_a_partition_keep_their_order(spark: SparkSession, server: Serve
         ({"delivery": "atLeastOnce"}, 2),
     ],
 )
-def test_a_repeated_write_stores_rows_as_often_as_the_delivery_says(
+def test_repeated_write_stores_rows_as_often_as_delivery_reports(
     spark: SparkSession, server: ServerUnderTest, options: dict[str, str], times: int
 ) -> None:
     make_stream(server, "OUT", allow_atomic=True)
@@ -82,15 +82,13 @@ def test_another_write_id_is_another_write(spark: SparkSession, server: ServerUn
     assert len(stored(server, "OUT")) == 20
 
 
-def test_the_subject_option_stands_for_every_row(
-    spark: SparkSession, server: ServerUnderTest
-) -> None:
+def test_subject_option_stands_for_every_row(spark: SparkSession, server: ServerUnderTest) -> None:
     make_stream(server, "OUT")
     write(numbered(spark, 3).drop("subject"), server, subject="OUT.all")
     assert {one.subject for one in stored(server, "OUT")} == {"OUT.all"}
 
 
-def test_a_copy_of_a_stream_is_named_by_stream_and_sequence(
+def test_copy_of_stream_is_named_by_stream_and_sequence(
     spark: SparkSession, server: ServerUnderTest
 ) -> None:
     make_stream(server, "OUT")
@@ -100,7 +98,7 @@ def test_a_copy_of_a_stream_is_named_by_stream_and_sequence(
     assert found == {"EV:0:OUT.a", "EV:1:OUT.a", "EV:2:OUT.a"}
 
 
-def test_the_ledger_keeps_one_mark_where_the_stream_can_roll_up(
+def test_ledger_keeps_one_mark_where_stream_can_roll_up(
     spark: SparkSession, server: ServerUnderTest
 ) -> None:
     make_stream(server, "OUT", allow_atomic=True, allow_rollup_hdrs=True, allow_msg_ttl=True)
@@ -110,7 +108,7 @@ def test_the_ledger_keeps_one_mark_where_the_stream_can_roll_up(
     assert {one.headers["Nats-TTL"] for one in marks} == {"never"}
 
 
-def test_rows_of_a_repeated_strict_write_that_differ_are_noticed(
+def test_rows_of_repeated_strict_write_that_differ_are_noticed(
     spark: SparkSession, server: ServerUnderTest
 ) -> None:
     make_stream(server, "OUT", allow_atomic=True)
@@ -120,7 +118,7 @@ def test_rows_of_a_repeated_strict_write_that_differ_are_noticed(
     assert len(stored(server, "OUT")) == 10
 
 
-def test_more_partitions_than_a_strict_write_had_before_are_refused(
+def test_more_partitions_than_strict_write_had_before_are_refused(
     spark: SparkSession, server: ServerUnderTest
 ) -> None:
     make_stream(server, "OUT", allow_atomic=True)
@@ -129,7 +127,7 @@ def test_more_partitions_than_a_strict_write_had_before_are_refused(
         write(numbered(spark, 40, parts=4), server, delivery="strict", writeId="w")
 
 
-def test_fewer_partitions_than_a_strict_write_had_before_are_told(
+def test_fewer_partitions_than_strict_write_had_before_are_reported(
     spark: SparkSession, server: ServerUnderTest
 ) -> None:
     """An attempt that failed had written its third partition, which the next one does not have."""
@@ -162,7 +160,7 @@ def test_rows_are_written_over_tls(
         write(rows, server, **unknown)
 
 
-def test_a_strict_write_puts_rows_in_the_order_of_their_ids(
+def test_strict_write_puts_rows_in_order_of_their_ids(
     spark: SparkSession, server: ServerUnderTest
 ) -> None:
     make_stream(server, "OUT", allow_atomic=True)
@@ -187,7 +185,7 @@ FAILURES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("config", "options", "told"), FAILURES)
-def test_what_a_stream_does_not_take_fails_the_write_and_says_why(
+def test_unaccepted_rows_fail_write_with_reason(
     spark: SparkSession,
     server: ServerUnderTest,
     config: dict[str, Any],
@@ -201,13 +199,13 @@ def test_what_a_stream_does_not_take_fails_the_write_and_says_why(
     assert stored(server, "OUT") == []
 
 
-def test_a_wrong_option_is_named(spark: SparkSession) -> None:
+def test_wrong_option_is_named(spark: SparkSession) -> None:
     frame = numbered(spark, 1).write.format("jetstream").mode("append")
     with pytest.raises(PySparkException, match="did you mean delivery"):
         frame.options(url="nats://127.0.0.1:1", stream="OUT", deliverry="strict").save()
 
 
-def test_a_server_that_is_not_there_is_told_within_the_patience_given(spark: SparkSession) -> None:
+def test_server_that_is_not_there_is_reported_within_patience_given(spark: SparkSession) -> None:
     frame = numbered(spark, 1).write.format("jetstream").mode("append")
     with pytest.raises(PySparkException, match=r"127\.0\.0\.1:1"):
         frame.options(url="nats://127.0.0.1:1", stream="OUT", reconnectTimeoutMs=200).save()

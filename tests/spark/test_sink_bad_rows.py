@@ -47,7 +47,7 @@ def write(frame: DataFrame, server: ServerUnderTest, **options: Any) -> None:
 
 @pytest.mark.parametrize("delivery", DELIVERIES)
 @pytest.mark.parametrize(("bad", "reason"), BAD)
-def test_a_bad_row_is_named_with_its_subject_and_the_reason(
+def test_bad_row_is_named_with_its_subject_and_reason(
     spark: SparkSession,
     server: ServerUnderTest,
     delivery: str,
@@ -73,7 +73,7 @@ def test_bad_rows_are_skipped_and_the_others_stored(
 
 
 @pytest.mark.parametrize("delivery", ["exactlyOnce", "strict"])
-def test_dead_letters_are_published_once_with_the_reason(
+def test_dead_letters_are_published_once_with_reason(
     spark: SparkSession, server: ServerUnderTest, delivery: str
 ) -> None:
     make_streams(server)
@@ -90,7 +90,7 @@ def test_dead_letters_are_published_once_with_the_reason(
         assert one.headers["Penstock-Row"] == str(number)
 
 
-def test_dead_letters_are_written_to_files_with_the_reason(
+def test_dead_letters_are_written_to_files_with_reason(
     spark: SparkSession, server: ServerUnderTest, tmp_path: Path
 ) -> None:
     make_streams(server)
@@ -105,7 +105,7 @@ def test_dead_letters_are_written_to_files_with_the_reason(
     assert all(reason in one.reason for one, (_, reason) in zip(found, BAD, strict=True))
 
 
-def test_rows_that_the_stream_refuses_are_dead_letters_too(
+def test_rows_that_stream_refuses_are_dead_letters_too(
     spark: SparkSession, server: ServerUnderTest
 ) -> None:
     """The stream keeps one message of a subject, and refuses further ones."""
@@ -126,7 +126,7 @@ def test_rows_that_the_stream_refuses_are_dead_letters_too(
     assert all("maximum messages per subject" in one.headers["Penstock-Reason"] for one in found)
 
 
-def test_dead_letters_that_no_stream_takes_fail_the_write(
+def test_dead_letters_that_no_stream_takes_fail_write(
     spark: SparkSession, ours: ServerUnderTest
 ) -> None:
     make_streams(ours)

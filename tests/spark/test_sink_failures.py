@@ -81,7 +81,7 @@ HARMS = [
 
 
 @pytest.mark.parametrize(("kind", "after", "options"), HARMS)
-def test_a_worker_that_fails_in_a_batch_leaves_every_row_stored_once(
+def test_worker_that_fails_in_batch_leaves_every_row_stored_once(
     sabotaged: SparkSession,
     server: ServerUnderTest,
     tmp_path: Path,
@@ -98,7 +98,7 @@ def test_a_worker_that_fails_in_a_batch_leaves_every_row_stored_once(
     assert sorted(one.data for one in stored(server, "OUT")) == lines
 
 
-def test_a_shuffled_partition_is_repeated_in_the_order_of_its_ids(
+def test_shuffled_partition_is_repeated_in_order_of_its_ids(
     sabotaged: SparkSession, server: ServerUnderTest, tmp_path: Path, lines: list[str]
 ) -> None:
     make_stream(server, "OUT", allow_atomic=True)
@@ -109,7 +109,7 @@ def test_a_shuffled_partition_is_repeated_in_the_order_of_its_ids(
     assert sorted(one.data for one in stored(server, "OUT")) == lines
 
 
-def test_at_least_once_stores_what_was_written_before_the_failure_again(
+def test_at_least_once_stores_what_was_written_before_failure_again(
     sabotaged: SparkSession, server: ServerUnderTest, tmp_path: Path, lines: list[str]
 ) -> None:
     make_stream(server, "OUT")
@@ -122,7 +122,7 @@ def test_at_least_once_stores_what_was_written_before_the_failure_again(
 
 
 @pytest.mark.parametrize("options", [BY_ID, STRICT], ids=["by id", "strict"])
-def test_a_server_that_goes_and_comes_back_in_a_batch_has_every_row_once(
+def test_server_that_goes_and_comes_back_in_batch_has_every_row_once(
     sabotaged: SparkSession,
     start: Starter,
     tmp_path: Path,

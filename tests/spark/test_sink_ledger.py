@@ -74,7 +74,7 @@ def test_attempts_side_by_side_store_every_row_once_and_in_order(
     assert [one.data for one in stored(server, "OUT")] == [f"{row}" for row in range(ROWS)]
 
 
-def test_an_attempt_that_comes_after_a_later_batch_writes_nothing(
+def test_attempt_that_comes_after_later_batch_writes_nothing(
     server: ServerUnderTest, outlets: tuple[WorkerPublisher, WorkerPublisher]
 ) -> None:
     straggler = Attempt(outlets[0], 10, batch=4)
@@ -89,7 +89,7 @@ def test_an_attempt_that_comes_after_a_later_batch_writes_nothing(
     assert len(stored(server, "OUT")) == before == 2 * ROWS
 
 
-def test_other_rows_in_the_place_of_those_counted_are_refused(
+def test_other_rows_in_place_of_those_counted_are_refused(
     server: ServerUnderTest, outlets: tuple[WorkerPublisher, WorkerPublisher]
 ) -> None:
     Attempt(outlets[0], 10).step()
@@ -100,7 +100,7 @@ def test_other_rows_in_the_place_of_those_counted_are_refused(
 
 
 @pytest.mark.parametrize(("first", "then"), [(20, 10), (10, 20)])
-def test_fewer_or_more_rows_than_a_finished_partition_had_are_refused(
+def test_fewer_or_more_rows_than_finished_partition_had_are_refused(
     outlets: tuple[WorkerPublisher, WorkerPublisher], first: int, then: int
 ) -> None:
     WriteLedger(outlets[0], LEDGER, 0).write(rows(0, first), is_last=True)

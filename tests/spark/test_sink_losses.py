@@ -76,7 +76,7 @@ def table(spark: SparkSession, count: int, id: str, parts: int = 2) -> DataFrame
 # -- ids
 
 
-def test_a_source_written_under_two_subjects_is_stored_twice(
+def test_source_written_under_two_subjects_is_stored_twice(
     spark: SparkSession, server: ServerUnderTest, tmp_path: Path
 ) -> None:
     make_stream(server, "EV")
@@ -102,7 +102,7 @@ def test_batch_writes_under_two_subjects_and_of_two_names_are_stored(
     assert len(stored(server, "OUT")) == 30
 
 
-def test_a_source_that_was_made_again_is_written_in_full(
+def test_source_that_was_made_again_is_written_in_full(
     spark: SparkSession, server: ServerUnderTest, tmp_path: Path
 ) -> None:
     make_stream(server, "OUT", duplicate_window=WINDOW_NS)
@@ -113,7 +113,7 @@ def test_a_source_that_was_made_again_is_written_in_full(
     assert len(stored(server, "OUT")) == 2 * ROWS
 
 
-def test_a_source_made_again_without_times_in_its_rows_is_refused_not_lost(
+def test_source_made_again_without_times_in_its_rows_is_refused_not_lost(
     spark: SparkSession, server: ServerUnderTest, tmp_path: Path
 ) -> None:
     make_stream(server, "OUT", duplicate_window=WINDOW_NS)
@@ -128,7 +128,7 @@ def test_a_source_made_again_without_times_in_its_rows_is_refused_not_lost(
         run(frame, server, tmp_path / "c")
 
 
-def test_a_batch_that_an_older_version_began_is_finished_under_its_ids(
+def test_batch_that_older_version_began_is_finished_under_its_ids(
     spark: SparkSession, server: ServerUnderTest, tmp_path: Path
 ) -> None:
     """Older ids were `stream:seq`; twenty rows of the batch are stored under them."""
@@ -172,7 +172,7 @@ def test_ids_of_the_first_scheme_are_kept_on_request(
 
 
 @pytest.mark.parametrize("parts", [1, 2])
-def test_an_id_that_repeats_within_a_write_is_named(
+def test_id_that_repeats_within_write_is_named(
     spark: SparkSession, server: ServerUnderTest, parts: int
 ) -> None:
     make_stream(server, "OUT")
@@ -198,7 +198,7 @@ def test_ids_that_another_write_used_are_named(
 
 
 @pytest.mark.parametrize("same_task", [True, False])
-def test_an_id_that_repeats_within_a_streaming_batch_is_named(
+def test_id_that_repeats_within_streaming_batch_is_named(
     spark: SparkSession, server: ServerUnderTest, tmp_path: Path, same_task: bool
 ) -> None:
     make_stream(server, "EV")
@@ -216,7 +216,7 @@ def test_an_id_that_repeats_within_a_streaming_batch_is_named(
 
 
 @pytest.mark.parametrize("delivery", ["exactlyOnce", "atLeastOnce", "strict"])
-def test_a_row_whose_subject_belongs_to_another_stream_is_stored_nowhere(
+def test_row_with_subject_of_another_stream_is_not_stored(
     spark: SparkSession, server: ServerUnderTest, delivery: str
 ) -> None:
     make_stream(server, "OUT", allow_atomic=True)
@@ -233,7 +233,7 @@ def test_a_row_whose_subject_belongs_to_another_stream_is_stored_nowhere(
 # -- the ledger and other queries
 
 
-def test_a_new_query_under_the_write_id_of_another_writes_all_its_rows(
+def test_new_query_under_write_id_of_another_writes_all_its_rows(
     spark: SparkSession, server: ServerUnderTest, tmp_path: Path
 ) -> None:
     make_stream(server, "EV")
@@ -247,7 +247,7 @@ def test_a_new_query_under_the_write_id_of_another_writes_all_its_rows(
     assert found == sorted(f"{p} row {n}" for p in ("raw", "rich") for n in range(ROWS))
 
 
-def test_a_write_id_is_for_a_batch_write_or_for_a_query(
+def test_write_id_is_for_batch_write_or_for_query(
     spark: SparkSession, server: ServerUnderTest, tmp_path: Path
 ) -> None:
     make_stream(server, "EV")
@@ -259,7 +259,7 @@ def test_a_write_id_is_for_a_batch_write_or_for_a_query(
         run(rows_of(spark, server, "raw"), server, tmp_path / "a", **strict)
 
 
-def test_a_mark_of_an_older_version_that_is_ahead_is_refused_with_what_to_do(
+def test_mark_of_older_version_that_is_ahead_is_refused_with_what_to_do(
     spark: SparkSession, server: ServerUnderTest, tmp_path: Path
 ) -> None:
     make_stream(server, "EV")
@@ -303,7 +303,7 @@ def test_numbers_of_each_batch_are_reported(
     assert call(server, "STREAM.INFO.OUT", {})["state"]["messages"] == ROWS - 2
 
 
-def test_rows_of_a_repeated_batch_are_reported_as_repeated(
+def test_rows_of_repeated_batch_are_reported_as_repeated(
     spark: SparkSession, server: ServerUnderTest, tmp_path: Path
 ) -> None:
     """A restart repeats a batch whose commit is missing in the checkpoint."""

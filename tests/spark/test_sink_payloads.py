@@ -59,7 +59,7 @@ def test_structs_are_read_as_they_were_written(
 
 
 @pytest.mark.parametrize("delivery", ["exactlyOnce", "strict"])
-def test_values_that_do_not_fit_the_schema_are_bad_rows(
+def test_values_that_do_not_fit_schema_are_bad_rows(
     spark: SparkSession, ours: ServerUnderTest, delivery: str
 ) -> None:
     make_stream(ours, "OUT", allow_atomic=True)

@@ -34,7 +34,7 @@ def filled(streams: Streams) -> str:
     return name
 
 
-def test_a_table_has_every_message_as_it_was_published(
+def test_table_has_every_message_as_it_was_published(
     spark: SparkSession, server: ServerUnderTest, streams: Streams
 ) -> None:
     name = streams.make()
@@ -53,16 +53,14 @@ def test_a_table_has_every_message_as_it_was_published(
     assert one.timestamp <= two.timestamp
 
 
-def test_partitions_tile_the_table(
-    spark: SparkSession, server: ServerUnderTest, filled: str
-) -> None:
+def test_partitions_tile_table(spark: SparkSession, server: ServerUnderTest, filled: str) -> None:
     frame = table(spark, server, filled, maxRecordsPerPartition=7)
     assert frame.rdd.getNumPartitions() == 5
     assert seqs(frame.collect()) == list(range(1, COUNT + 1))
     assert table(spark, server, filled, minPartitions=3).rdd.getNumPartitions() == 3
 
 
-def test_only_the_columns_of_a_schema_are_there(
+def test_only_columns_of_schema_are_there(
     spark: SparkSession, server: ServerUnderTest, filled: str
 ) -> None:
     reading = spark.read.format("jetstream").options(url=server.url, stream=filled)
@@ -97,7 +95,7 @@ def test_times_choose_sequences(spark: SparkSession, server: ServerUnderTest, fi
     assert table(spark, server, filled, endingTimestamp=late).count() == COUNT
 
 
-def test_filters_are_the_servers(
+def test_filters_are_servers(
     spark: SparkSession, server: ServerUnderTest, streams: Streams, filled: str
 ) -> None:
     frame = table(spark, server, filled, subjects=f"{filled}.0, {filled}.2")
@@ -116,7 +114,7 @@ def test_several_streams_are_one_table(
     assert found == {filled: COUNT, other: 4}
 
 
-def test_a_range_that_ends_in_deleted_messages_ends(
+def test_range_that_ends_in_deleted_messages_ends(
     spark: SparkSession, server: ServerUnderTest, streams: Streams, filled: str
 ) -> None:
     streams.delete(filled, [5, 9, 10, 29, 30])
@@ -125,7 +123,7 @@ def test_a_range_that_ends_in_deleted_messages_ends(
 
 
 @pytest.mark.parametrize("retention", [RetentionPolicy.WORK_QUEUE, RetentionPolicy.INTEREST])
-def test_reading_a_work_queue_consumes_nothing(
+def test_reading_work_queue_consumes_nothing(
     spark: SparkSession, server: ServerUnderTest, streams: Streams, retention: RetentionPolicy
 ) -> None:
     for allow_direct in (True, False):
@@ -149,7 +147,7 @@ def test_direct_mode_reads_the_same(
     )
 
 
-def test_what_a_query_filters_is_not_read(
+def test_filtered_rows_are_not_read(
     spark: SparkSession, server: ServerUnderTest, filled: str
 ) -> None:
     frame = table(spark, server, filled, maxRecordsPerPartition=5)
@@ -175,7 +173,7 @@ def test_pushing_filters_may_be_switched_off(
         spark.conf.set("spark.sql.python.filterPushdown.enabled", True)
 
 
-def test_a_view_in_sql_reads_a_stream(
+def test_view_in_sql_reads_stream(
     spark: SparkSession, server: ServerUnderTest, filled: str
 ) -> None:
     spark.sql(
@@ -186,16 +184,14 @@ def test_a_view_in_sql_reads_a_stream(
     assert (row.n, row["last"]) == (COUNT, COUNT)
 
 
-def test_what_is_wrong_is_told_in_sparks_error(
-    spark: SparkSession, server: ServerUnderTest
-) -> None:
+def test_fault_is_named_in_error_of_spark(spark: SparkSession, server: ServerUnderTest) -> None:
     with pytest.raises(PySparkException, match="there is no stream NONE in this account"):
         table(spark, server, "NONE").collect()
     with pytest.raises(PySparkException, match="did you mean startingSeq"):
         table(spark, server, "NONE", startingSequence=5)
 
 
-def test_no_secret_is_in_a_plan(spark: SparkSession, server: ServerUnderTest, filled: str) -> None:
+def test_no_secret_is_in_plan(spark: SparkSession, server: ServerUnderTest, filled: str) -> None:
     frame = table(spark, server, filled, user="bob", password="hush-hush")
     frame.createOrReplaceTempView("secretive")
     for shown in (frame, spark.sql("SELECT seq FROM secretive WHERE seq > 3")):
@@ -221,7 +217,7 @@ def test_columns_without_data_are_the_same_without_payloads(
     assert reading.load(name).count() == 2
 
 
-def test_the_plan_shows_what_was_pushed_down(
+def test_plan_shows_what_was_pushed_down(
     spark: SparkSession, server: ServerUnderTest, filled: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     frame = table(spark, server, filled)

@@ -48,7 +48,7 @@ def read(spark: SparkSession, server: ServerUnderTest, name: str, **more: Any) -
     return table(spark, server, name, **{"payload": "json", "payloadSchema": SCHEMA, **more})
 
 
-def test_a_bad_record_fails_the_read_and_is_named(
+def test_bad_record_fails_read_and_is_named(
     spark: SparkSession, server: ServerUnderTest, name: str
 ) -> None:
     assert read(spark, server, name, endingSeq=1).select("value.*").collect() == [(1, "a")]
@@ -82,7 +82,7 @@ def test_dead_letters_are_stored_once_with_reason_and_origin(
     assert "no json" in letter.headers["Penstock-Reason"][0]
 
 
-def test_a_schema_is_found_in_a_bucket(
+def test_schema_is_found_in_bucket(
     spark: SparkSession, server: ServerUnderTest, streams: Streams
 ) -> None:
     name = streams.make("P")
@@ -100,7 +100,7 @@ def test_a_schema_is_found_in_a_bucket(
         read(spark, server, name, payload="avro", payloadSchema=f"kv:schemas-{name}/other")
 
 
-def test_a_streaming_query_decodes_as_well(
+def test_streaming_query_decodes_as_well(
     spark: SparkSession, server: ServerUnderTest, name: str, tmp_path: Path
 ) -> None:
     def query(place: str, bad: str) -> Query:

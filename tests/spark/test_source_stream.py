@@ -32,7 +32,7 @@ def name(streams: Streams) -> str:
     return streams.make()
 
 
-def test_a_query_goes_on_where_it_was(
+def test_query_continues_where_it_was(
     spark: SparkSession, server: ServerUnderTest, streams: Streams, name: str, tmp_path: Path
 ) -> None:
     query = Query(spark, tmp_path, server, name)
@@ -55,7 +55,7 @@ def test_batches_are_as_large_as_asked_for(
     assert query.seqs() == list(range(1, 11))
 
 
-def test_a_trigger_of_once_reads_all_whatever_the_limit(
+def test_trigger_of_once_reads_all_whatever_limit(
     spark: SparkSession, server: ServerUnderTest, streams: Streams, name: str, tmp_path: Path
 ) -> None:
     streams.fill(name, 10)
@@ -64,7 +64,7 @@ def test_a_trigger_of_once_reads_all_whatever_the_limit(
     assert query.seqs() == list(range(1, 11))
 
 
-def test_the_checkpoint_says_which_stream_was_read_how_far(
+def test_checkpoint_reports_which_stream_was_read_how_far(
     spark: SparkSession, server: ServerUnderTest, streams: Streams, name: str, tmp_path: Path
 ) -> None:
     streams.fill(name, 3)
@@ -76,7 +76,7 @@ def test_the_checkpoint_says_which_stream_was_read_how_far(
     assert offset["streams"][name]["created"].startswith("20")
 
 
-def test_a_query_that_starts_at_the_end_reads_what_comes_even_while_it_is_away(
+def test_query_that_starts_at_the_end_reads_what_comes_even_while_it_is_away(
     spark: SparkSession, server: ServerUnderTest, streams: Streams, name: str, tmp_path: Path
 ) -> None:
     streams.fill(name, 4)
@@ -87,7 +87,7 @@ def test_a_query_that_starts_at_the_end_reads_what_comes_even_while_it_is_away(
     assert query.seqs() == [5, 6, 7]
 
 
-def test_a_first_batch_that_failed_is_read_again_from_where_it_began(
+def test_first_batch_that_failed_is_read_again_from_where_it_began(
     spark: SparkSession, server: ServerUnderTest, streams: Streams, name: str, tmp_path: Path
 ) -> None:
     """Spark asks for the start anew then, and "latest" would mean something else by now."""
@@ -107,7 +107,7 @@ def test_a_first_batch_that_failed_is_read_again_from_where_it_began(
     assert query.seqs() == [5, 6, 7, 8, 9]
 
 
-def test_a_failing_batch_is_replayed_with_the_same_rows(
+def test_failing_batch_is_replayed_with_the_same_rows(
     spark: SparkSession, server: ServerUnderTest, streams: Streams, name: str, tmp_path: Path
 ) -> None:
     streams.fill(name, 4)
@@ -131,7 +131,7 @@ def test_a_failing_batch_is_replayed_with_the_same_rows(
     assert seen == [(0, [2, 3, 4]), (0, [2, 3, 4]), (1, [5, 6])]
 
 
-def test_a_running_query_follows_and_tells_how_far_it_is_behind(
+def test_running_query_follows_and_reports_how_far_it_is_behind(
     spark: SparkSession, server: ServerUnderTest, streams: Streams, name: str, tmp_path: Path
 ) -> None:
     listener = ProgressListener()
@@ -159,7 +159,7 @@ def _seq(listener: ProgressListener, name: str) -> int:
     return lag.seq if lag else 0
 
 
-def test_a_stream_made_anew_is_noticed(
+def test_stream_recreated_is_noticed(
     spark: SparkSession, server: ServerUnderTest, streams: Streams, name: str, tmp_path: Path
 ) -> None:
     streams.fill(name, 5)
@@ -175,7 +175,7 @@ def test_a_stream_made_anew_is_noticed(
     assert data == [*range(5), *range(100, 107)]
 
 
-def test_a_bucket_shows_how_far_a_query_has_read(
+def test_bucket_shows_how_far_query_has_read(
     spark: SparkSession, server: ServerUnderTest, streams: Streams, name: str, tmp_path: Path
 ) -> None:
     bucket = f"cursors-{name}"
@@ -195,7 +195,7 @@ def test_a_bucket_shows_how_far_a_query_has_read(
     assert latest["lag"][name]["messages"] == 6
 
 
-def test_a_bucket_that_is_not_there_fails_no_query(
+def test_bucket_that_is_not_there_fails_no_query(
     spark: SparkSession, server: ServerUnderTest, streams: Streams, name: str, tmp_path: Path
 ) -> None:
     streams.fill(name, 10)
@@ -204,7 +204,7 @@ def test_a_bucket_that_is_not_there_fails_no_query(
     assert query.seqs() == list(range(1, 11))
 
 
-def test_a_stream_that_leaves_the_list_and_comes_back_keeps_its_cursor(
+def test_stream_that_leaves_list_and_comes_back_keeps_its_cursor(
     spark: SparkSession, server: ServerUnderTest, streams: Streams, name: str, tmp_path: Path
 ) -> None:
     other = streams.make()

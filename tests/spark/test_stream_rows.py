@@ -56,7 +56,7 @@ def test_ranges_subjects_and_columns_narrow_it(server: ServerUnderTest, stream: 
         penstock.read(stream, url=url, last="1h", first_seq=3)
 
 
-def test_a_cursor_goes_on_and_refuses_another_stream(server: ServerUnderTest, stream: str) -> None:
+def test_cursor_continues_and_refuses_another_stream(server: ServerUnderTest, stream: str) -> None:
     url = url_of(server)
     fill(server, stream, 1, 20)
     first = penstock.read(stream, url=url)

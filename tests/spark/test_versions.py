@@ -32,7 +32,7 @@ def name(streams: Streams) -> str:
     return found
 
 
-def test_a_table_is_read_in_partitions_with_filters(
+def test_table_is_read_in_partitions_with_filters(
     spark: SparkSession, server: ServerUnderTest, name: str
 ) -> None:
     frame = table(spark, server, name, minPartitions=4)
@@ -52,7 +52,7 @@ def test_payloads_are_decoded(spark: SparkSession, server: ServerUnderTest, name
     assert [row.value for row in rows] == ["2"]
 
 
-def test_a_query_goes_on_where_it_was(
+def test_query_continues_where_it_was(
     spark: SparkSession, server: ServerUnderTest, streams: Streams, name: str, tmp_path: Path
 ) -> None:
     query = Query(spark, tmp_path, server, name)
@@ -73,7 +73,7 @@ def test_latest_begins_with_what_comes_after(
     assert query.seqs() == [21, 22, 23, 24, 25]
 
 
-def test_a_stream_created_again_fails_the_query(
+def test_stream_created_again_fails_query(
     spark: SparkSession, server: ServerUnderTest, streams: Streams, name: str, tmp_path: Path
 ) -> None:
     query = Query(spark, tmp_path, server, name)
@@ -116,7 +116,7 @@ def test_rows_are_written(
 
 
 @pytest.mark.parametrize("what", ["TABLE", "TEMPORARY VIEW"])
-def test_sql_creates_a_table_over_a_stream(
+def test_sql_creates_table_over_stream(
     spark: SparkSession, server: ServerUnderTest, name: str, what: str
 ) -> None:
     over = f"over_{name}"

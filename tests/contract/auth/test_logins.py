@@ -128,7 +128,7 @@ ATTEMPTS = (
 
 
 @pytest.mark.parametrize("name", CONFIGURED)
-def test_login_decisions_match_the_reference(name: str, pool: ServerPool) -> None:
+def test_login_decisions_match_reference(name: str, pool: ServerPool) -> None:
     assert REFERENCE is not None
     configured = CONFIGURED[name]
     authenticator = Authenticator(configured)

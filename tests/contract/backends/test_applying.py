@@ -18,7 +18,7 @@ MANY = 2_500
 """More than two pages."""
 
 
-def test_a_new_store_is_empty_and_has_no_cursor(store: SnapshotStore) -> None:
+def test_new_store_is_empty_and_has_no_cursor(store: SnapshotStore) -> None:
     assert contents(store) == {}
     assert store.count() == 0
     assert store.cursor == WatchCursor.NONE
@@ -31,7 +31,7 @@ def test_put_value_is_readable_under_its_version(store: SnapshotStore) -> None:
     assert store.cursor == at(7)
 
 
-def test_a_later_put_replaces(store: SnapshotStore) -> None:
+def test_later_put_replaces(store: SnapshotStore) -> None:
     store.apply([put("a", b"1", 1)], at(1))
     store.apply([put("a", b"2", 2)], at(2))
     assert contents(store) == {"a": entry("a", b"2", 2)}
@@ -46,34 +46,34 @@ def test_deleted_and_purged_keys_are_missing(store: SnapshotStore, gone: type) -
     assert store.cursor == at(3)
 
 
-def test_the_last_update_of_a_key_in_a_batch_wins(store: SnapshotStore) -> None:
+def test_last_update_of_key_in_batch_wins(store: SnapshotStore) -> None:
     batch = [put("a", b"1", 1), delete("a", 2), put("b", b"1", 3), put("b", b"2", 4)]
     batch += [put("c", b"1", 5), delete("c", 6), delete("d", 7), put("d", b"d", 8)]
     store.apply(batch, at(8))
     assert contents(store) == model(batch)
 
 
-def test_deleting_a_missing_key_only_moves_the_cursor(store: SnapshotStore) -> None:
+def test_deleting_missing_key_only_moves_cursor(store: SnapshotStore) -> None:
     store.apply([delete("never", 4)], at(4))
     assert contents(store) == {}
     assert store.cursor == at(4)
 
 
-def test_an_empty_batch_moves_the_cursor(store: SnapshotStore) -> None:
+def test_empty_batch_moves_cursor(store: SnapshotStore) -> None:
     store.apply([put("a", b"1", 1)], at(1))
     store.apply([], at(9))
     assert store.cursor == at(9)
     assert store.count() == 1
 
 
-def test_synthetic_deletes_are_applied_under_the_old_cursor(store: SnapshotStore) -> None:
+def test_synthetic_deletes_are_applied_under_old_cursor(store: SnapshotStore) -> None:
     store.apply([put("a", b"1", 1), put("b", b"2", 2)], at(2))
     store.apply([KvUpdate(Op.DELETE, "a", reason=SYNTHETIC)], at(2))
     assert list(contents(store)) == ["b"]
     assert store.cursor == at(2)
 
 
-def test_applying_a_batch_again_changes_nothing(store: SnapshotStore) -> None:
+def test_applying_batch_again_changes_nothing(store: SnapshotStore) -> None:
     batch = [put("a", b"1", 1), put("b", b"2", 2), delete("a", 3)]
     for _ in range(3):
         store.apply(batch, at(3))

@@ -42,7 +42,7 @@ def staged(directory: Path) -> list[str]:
     return [one.name for one in directory.iterdir() if one.name.startswith(STAGE_PREFIX)]
 
 
-def test_every_field_of_the_metadata_is_compared() -> None:
+def test_every_field_of_metadata_is_compared() -> None:
     unknown = msgspec.structs.asdict(SnapshotMeta())
     assert all(unknown[name] != value for name, value in msgspec.structs.asdict(ORIGIN).items())
 
@@ -65,7 +65,7 @@ def test_artifact_round_trips_to_the_same_fold(
 
 @pytest.mark.parametrize("form", [None, "append-log"])
 @pytest.mark.parametrize("recorded", [("",), ("k.",), ()])
-def test_part_of_an_artifact_can_be_loaded(
+def test_part_of_artifact_can_be_loaded(
     kind: Kind,
     store: SnapshotStore,
     tmp_path: Path,
@@ -83,7 +83,7 @@ def test_part_of_an_artifact_can_be_loaded(
     assert staged(tmp_path) == []
 
 
-def test_artifact_with_a_smaller_scope_is_refused(
+def test_artifact_with_smaller_scope_is_refused(
     kind: Kind, filled: SnapshotStore, tmp_path: Path
 ) -> None:
     filled.export_to(tmp_path / "artifact")
@@ -94,7 +94,7 @@ def test_artifact_with_a_smaller_scope_is_refused(
 
 
 @pytest.mark.parametrize("other", KINDS)
-def test_the_append_log_form_becomes_a_store_of_any_kind(
+def test_append_log_form_becomes_store_of_any_kind(
     filled: SnapshotStore, tmp_path: Path, other: str
 ) -> None:
     filled.export_to(tmp_path / "artifact", form="append-log")
@@ -104,7 +104,7 @@ def test_the_append_log_form_becomes_a_store_of_any_kind(
         assert copy.meta == ORIGIN
 
 
-def test_the_append_log_form_is_the_same_bytes_from_every_store(
+def test_append_log_form_is_the_same_bytes_from_every_store(
     filled: SnapshotStore, tmp_path: Path
 ) -> None:
     manifest = filled.export_to(tmp_path / "artifact", form="append-log", created_at=1)
@@ -115,7 +115,7 @@ def test_the_append_log_form_is_the_same_bytes_from_every_store(
     assert manifest == expected
 
 
-def test_empty_store_has_an_artifact(kind: Kind, store: SnapshotStore, tmp_path: Path) -> None:
+def test_empty_store_has_artifact(kind: Kind, store: SnapshotStore, tmp_path: Path) -> None:
     assert store.export_to(tmp_path / "artifact").cursor == WatchCursor.NONE
     with kind.imported(tmp_path / "artifact", tmp_path / "copy") as copy:
         assert contents(copy) == {}
@@ -138,7 +138,7 @@ def test_export_overwrites_nothing(kind: Kind, filled: SnapshotStore, tmp_path: 
     assert (tmp_path / "file").read_text() == "mine"
 
 
-def test_an_empty_directory_may_be_the_destination(
+def test_empty_directory_may_be_destination(
     kind: Kind, filled: SnapshotStore, tmp_path: Path
 ) -> None:
     (tmp_path / "artifact").mkdir()
@@ -187,7 +187,7 @@ def test_missing_extra_and_unexpected_files_are_refused(
     refused(kind, tmp_path, "no manifest")
 
 
-def test_cursor_that_differs_from_the_payload_is_refused(
+def test_cursor_that_differs_from_payload_is_refused(
     kind: Kind, filled: SnapshotStore, tmp_path: Path
 ) -> None:
     manifest = filled.export_to(tmp_path / "artifact")
@@ -196,7 +196,7 @@ def test_cursor_that_differs_from_the_payload_is_refused(
     refused(kind, tmp_path, "cursor is not the manifest's")
 
 
-def test_artifact_of_an_unknown_backend_is_refused_by_name(
+def test_artifact_of_unknown_backend_is_refused_by_name(
     kind: Kind, filled: SnapshotStore, tmp_path: Path
 ) -> None:
     manifest = filled.export_to(tmp_path / "artifact")
@@ -206,7 +206,7 @@ def test_artifact_of_an_unknown_backend_is_refused_by_name(
         kind.imported(tmp_path / "artifact", tmp_path / "copy")
 
 
-def test_another_generation_of_a_format_is_refused(
+def test_another_generation_of_format_is_refused(
     kind: Kind, filled: SnapshotStore, tmp_path: Path
 ) -> None:
     manifest = filled.export_to(tmp_path / "artifact", form="append-log")
@@ -216,7 +216,7 @@ def test_another_generation_of_a_format_is_refused(
         kind.imported(tmp_path / "artifact", tmp_path / "copy")
 
 
-def test_payload_that_is_not_a_store_is_an_artifact_error(
+def test_payload_that_is_not_store_is_artifact_error(
     kind: Kind, filled: SnapshotStore, tmp_path: Path
 ) -> None:
     from penstock.fold.artifact.atomic_dir import hashed

@@ -55,7 +55,7 @@ LIFE = [
 ]
 
 
-def test_a_digest_is_the_sum_of_its_entries_after_every_batch(store: SnapshotStore) -> None:
+def test_digest_is_sum_of_its_entries_after_every_batch(store: SnapshotStore) -> None:
     digest = FoldDigest()
     store.attach(digest)
     assert digest.value == "00" * 32
@@ -95,7 +95,7 @@ def test_undecodable_entries_are_quarantined_until_they_decode(store: SnapshotSt
     assert len(bad) == 1
 
 
-def test_extension_attached_later_is_built_from_the_entries(store: SnapshotStore) -> None:
+def test_extension_attached_later_is_built_from_entries(store: SnapshotStore) -> None:
     for batch in LIFE:
         store.apply(batch, at(batch[-1].revision))
     digest, index, bad = attached(store)
@@ -104,7 +104,7 @@ def test_extension_attached_later_is_built_from_the_entries(store: SnapshotStore
     assert [one.key for one in bad.listed(store)] == ["d"]
 
 
-def test_extensions_survive_reopening_a_store(durable: Kind, path: Path) -> None:
+def test_extensions_survive_reopening_store(durable: Kind, path: Path) -> None:
     with durable.open(path) as store:
         attached(store)
         for batch in LIFE[:2]:
@@ -123,9 +123,7 @@ def test_extensions_survive_reopening_a_store(durable: Kind, path: Path) -> None
         assert [one.key for one in bad.listed(store)] == ["d"]
 
 
-def test_extensions_are_rebuilt_after_the_store_changed_without_them(
-    durable: Kind, path: Path
-) -> None:
+def test_extensions_are_rebuilt_after_store_changed_without_them(durable: Kind, path: Path) -> None:
     with durable.open(path) as store:
         attached(store)
         store.apply(LIFE[0], at(2))
@@ -189,7 +187,7 @@ def test_new_index_version_is_rebuilt(store: SnapshotStore) -> None:
         list(Index("what", region, version=2).find(store, "eu"))
 
 
-def test_separate_reader_can_query_an_index(store: SnapshotStore) -> None:
+def test_separate_reader_can_query_index(store: SnapshotStore) -> None:
     index = Index("region", region)
     store.attach(index)
     store.apply(LIFE[0], at(2))
@@ -205,9 +203,7 @@ def test_more_rows_than_one_page_are_found(store: SnapshotStore) -> None:
     assert len(keys(index, store, "eu")) == 2_500
 
 
-def test_copy_in_any_backend_has_the_digest_of_the_original(
-    kind: Kind, path: Path, tmp_path: Path
-) -> None:
+def test_copy_in_any_backend_has_digest_of_original(kind: Kind, path: Path, tmp_path: Path) -> None:
     from penstock.fold import MemorySnapshot
 
     with kind.open(path) as store:
@@ -221,7 +217,7 @@ def test_copy_in_any_backend_has_the_digest_of_the_original(
             assert digest_of_artifact(tmp_path / artifact) == (store.cursor, digest_of(store))
 
 
-def test_clearing_the_cursor_invalidates_extension_notes(store: SnapshotStore) -> None:
+def test_clearing_cursor_invalidates_extension_notes(store: SnapshotStore) -> None:
     digest = FoldDigest()
     store.attach(digest)
     store.apply(LIFE[0], at(2))

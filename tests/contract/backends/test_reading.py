@@ -32,7 +32,7 @@ def test_range_is_ordered_by_key_bytes(store: SnapshotStore) -> None:
 
 
 @pytest.mark.parametrize("prefix", [*ODD, "x", "a.b.c.d"])
-def test_a_prefix_selects_what_begins_with_it(store: SnapshotStore, prefix: str) -> None:
+def test_prefix_selects_what_begins_with_it(store: SnapshotStore, prefix: str) -> None:
     expected = [key for key in filled(store, ODD) if key.startswith(prefix)]
     assert [one.key for one in store.range(prefix)] == expected
     assert store.count(prefix) == len(expected)
@@ -40,14 +40,14 @@ def test_a_prefix_selects_what_begins_with_it(store: SnapshotStore, prefix: str)
 
 @pytest.mark.parametrize("after", ["", "a", "a.b", "a.c", "b", "\U0001f600", "\U0010ffff"])
 @pytest.mark.parametrize("prefix", ["", "a", "a."])
-def test_a_range_begins_above_a_key(store: SnapshotStore, prefix: str, after: str) -> None:
+def test_range_begins_above_key(store: SnapshotStore, prefix: str, after: str) -> None:
     keys = [key for key in filled(store, ODD) if key.startswith(prefix) and key > after]
     assert [one.key for one in store.range(prefix, after=after)] == keys
     assert [one.key for one in store.range(prefix, after=after, limit=2)] == keys[:2]
 
 
 @pytest.mark.parametrize("limit", [0, 1, 999, 1000, 1001, MANY, MANY + 1])
-def test_a_range_ends_at_its_limit(store: SnapshotStore, limit: int) -> None:
+def test_range_ends_at_its_limit(store: SnapshotStore, limit: int) -> None:
     keys = filled(store, [f"k.{n:05}" for n in range(MANY)])
     assert [one.key for one in store.range(limit=limit)] == keys[:limit]
 
@@ -70,7 +70,7 @@ def test_page_ends_early_when_values_are_large(store: SnapshotStore) -> None:
     assert contents(store) == model(batch)
 
 
-def test_a_range_does_not_read_ahead_of_its_page(store: SnapshotStore) -> None:
+def test_range_does_not_read_ahead_of_its_page(store: SnapshotStore) -> None:
     filled(store, [f"k.{n:05}" for n in range(MANY)])
     walk = store.range()
     assert next(walk).key == "k.00000"
@@ -136,7 +136,7 @@ def older(one: KvEntry | None, floor: int) -> bool:
     return one is None or one.revision is None or one.revision < floor
 
 
-def test_readers_in_other_threads_never_see_a_cursor_ahead_of_its_data(
+def test_readers_in_other_threads_never_see_cursor_ahead_of_its_data(
     store: SnapshotStore,
 ) -> None:
     """Each batch writes its revision to every key: what is read must not be older than the cursor

@@ -37,7 +37,7 @@ def test_unused_store_reopens_empty(durable: Kind, path: Path) -> None:
             assert store.cursor == WatchCursor.NONE
 
 
-def test_a_cleared_store_stays_empty(durable: Kind, path: Path) -> None:
+def test_cleared_store_stays_empty(durable: Kind, path: Path) -> None:
     with durable.open(path) as store:
         store.apply([put("a", b"1", 1)], at(1), meta=SnapshotMeta("id"))
         store.clear()

@@ -39,7 +39,7 @@ async def direct(jetstream: JetStreamContext) -> AsyncIterator[Made]:
 
 
 @pytest.mark.parametrize("batched", [True, False])
-async def test_direct_reads_what_a_consumer_reads(
+async def test_direct_reads_what_consumer_reads(
     direct: Made, jetstream: JetStreamContext, reader: BulkReader, batched: bool
 ) -> None:
     await fill(direct, 300)
@@ -54,7 +54,7 @@ async def test_direct_reads_what_a_consumer_reads(
 
 
 @pytest.mark.parametrize("batched", [True, False])
-async def test_reading_a_work_queue_removes_nothing(
+async def test_reading_work_queue_removes_nothing(
     jetstream: JetStreamContext, reader: BulkReader, batched: bool
 ) -> None:
     await jetstream.add_stream(
@@ -71,9 +71,7 @@ async def test_reading_a_work_queue_removes_nothing(
     await jetstream.delete_stream("QUEUE")
 
 
-async def test_read_starts_at_the_first_record_since_a_time(
-    direct: Made, reader: BulkReader
-) -> None:
+async def test_read_starts_at_the_first_record_since_time(direct: Made, reader: BulkReader) -> None:
     await fill(direct, 5)
     times = [row[2] for row in await rows_of(reader.range("DIRECT"))]
     assert await reader.first_since("DIRECT", 1) == 1

@@ -62,7 +62,7 @@ async def test_watch_yields_current_records_then_caught_up_then_new_records(
     await following.close()
 
 
-async def test_watch_from_a_sequence_yields_every_later_record(
+async def test_watch_from_sequence_yields_every_later_record(
     stream: Made, reader: BulkReader
 ) -> None:
     for number in range(1, 6):
@@ -74,9 +74,7 @@ async def test_watch_from_a_sequence_yields_every_later_record(
     await following.close()
 
 
-async def test_watch_of_an_empty_stream_is_caught_up_at_once(
-    stream: Made, reader: BulkReader
-) -> None:
+async def test_watch_of_empty_stream_is_caught_up_at_once(stream: Made, reader: BulkReader) -> None:
     following = reader.follow(stream.name)
     await following.begin()
     assert isinstance(await following.next(), EndReached)
@@ -110,7 +108,7 @@ async def test_deleted_consumer_is_recreated_after_the_last_record(
     await following.close()
 
 
-async def test_deleted_stream_ends_the_watch_with_its_code(
+async def test_deleted_stream_ends_watch_with_its_code(
     reader: BulkReader, jetstream: JetStreamContext
 ) -> None:
     await jetstream.add_stream(name="GOING", subjects=["going"])
@@ -123,7 +121,7 @@ async def test_deleted_stream_ends_the_watch_with_its_code(
     await following.close()
 
 
-async def test_watch_survives_a_server_restart_without_repeats(
+async def test_watch_survives_server_restart_without_repeats(
     start: Starter,
 ) -> None:
     server = start("", "-js", "-sd", "store")
@@ -148,9 +146,7 @@ async def test_watch_survives_a_server_restart_without_repeats(
     await client.close()
 
 
-async def test_slow_reader_slows_the_server_and_loses_nothing(
-    stream: Made, reader: BulkReader
-) -> None:
+async def test_slow_reader_slows_server_and_loses_nothing(stream: Made, reader: BulkReader) -> None:
     """More than the largest window of flow control, while nobody asks for more."""
     payload = bytes(500_000)
     for number in range(80):

@@ -24,7 +24,7 @@ async def is_let_in(reader: BulkReader) -> bool:
     return True
 
 
-async def test_user_and_password_of_a_url(start: Starter) -> None:
+async def test_user_and_password_of_url(start: Starter) -> None:
     server = start(STORE + "authorization { user: amy, password: sesame }")
     where = server.url.removeprefix("nats://")
     assert await is_let_in(BulkReader.to(f"nats://amy:sesame@{where}"))
@@ -33,7 +33,7 @@ async def test_user_and_password_of_a_url(start: Starter) -> None:
     assert "wrong" not in str(denied.value)
 
 
-async def test_a_token(start: Starter) -> None:
+async def test_token(start: Starter) -> None:
     server = start(STORE + "authorization { token: sesame }")
     reader = BulkReader.to(server.url, credentials=Credentials(token="sesame"))
     assert await is_let_in(reader)
@@ -41,7 +41,7 @@ async def test_a_token(start: Starter) -> None:
         await BulkReader.to(server.url).stream_state("S")
 
 
-async def test_an_nkey(start: Starter) -> None:
+async def test_nkey(start: Starter) -> None:
     public = nkeys.public_from_seed(SEED)
     server = start(STORE + f"authorization {{ users: [ {{ nkey: {public} }} ] }}")
     assert await is_let_in(BulkReader.to(server.url, credentials=Credentials(seed=SEED)))
@@ -49,7 +49,7 @@ async def test_an_nkey(start: Starter) -> None:
         await BulkReader.to(server.url).stream_state("S")
 
 
-async def test_tls_is_used_where_the_server_requires_it(
+async def test_tls_is_used_where_server_requires_it(
     start: Starter, certificates: Certificates
 ) -> None:
     server = start(STORE + certificates.block())
@@ -59,14 +59,14 @@ async def test_tls_is_used_where_the_server_requires_it(
         await BulkReader.to(server.url).stream_state("S")
 
 
-async def test_required_tls_fails_on_a_server_without_it(start: Starter) -> None:
+async def test_required_tls_fails_on_server_without_it(start: Starter) -> None:
     server = start(STORE)
     reader = BulkReader.to(f"tls://amy:sesame@127.0.0.1:{server.port}")
     with pytest.raises(ConnectFailed):
         await reader.stream_state("S")
 
 
-async def test_the_next_server_is_tried(start: Starter) -> None:
+async def test_next_server_is_tried(start: Starter) -> None:
     server = start(STORE)
     assert await is_let_in(BulkReader.to(f"nats://127.0.0.1:1,{server.url}"))
     assert Address("127.0.0.1", 1) == BulkReader.to("127.0.0.1:1").dialling.addresses[0]

@@ -93,7 +93,7 @@ async def test_known_message_id_is_stored_once_and_counted(
     assert len(await stored(jetstream, stream.name)) == 3
 
 
-async def test_a_refusal_names_its_row_and_the_others_are_stored(
+async def test_refusal_names_its_row_and_the_others_are_stored(
     server: ServerUnderTest, jetstream: JetStreamContext
 ) -> None:
     await jetstream.add_stream(name="SMALL", subjects=["small.>"], max_msg_size=10)
@@ -110,7 +110,7 @@ async def test_a_refusal_names_its_row_and_the_others_are_stored(
     await jetstream.delete_stream("SMALL")
 
 
-async def test_subject_without_a_stream_is_refused_after_retries(
+async def test_subject_without_stream_is_refused_after_retries(
     server: ServerUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("penstock.bulk.bulk_publisher.PAUSE_SECONDS", 0.001)
@@ -124,9 +124,7 @@ async def test_subject_without_a_stream_is_refused_after_retries(
     await in_thread(work)
 
 
-async def test_a_subject_of_another_stream_is_a_refusal(
-    server: ServerUnderTest, stream: Made
-) -> None:
+async def test_subject_of_another_stream_is_refusal(server: ServerUnderTest, stream: Made) -> None:
     def work() -> None:
         with BlockingPublisher(Publisher(dialling(server.url), stream="MEANT")) as publisher:
             publisher.publish(Values.one(f"{stream.name}.a".encode(), 1), column(["x"]))
@@ -155,7 +153,7 @@ def cut_at_answers(number: int, data: bytes) -> bytes | None:
     return None if number <= CUTS and b'"seq":' in data else data
 
 
-async def test_unconfirmed_rows_of_a_lost_connection_are_stored_once(
+async def test_unconfirmed_rows_of_lost_connection_are_stored_once(
     server: ServerUnderTest, stream: Made, jetstream: JetStreamContext
 ) -> None:
     rows = [f"{row}" for row in range(500)]
@@ -193,9 +191,7 @@ async def test_silent_connection_is_replaced_and_all_is_sent_again(
     assert await stored(jetstream, stream.name) == [b"a", b"b"]
 
 
-async def test_silence_on_every_connection_is_an_error(
-    server: ServerUnderTest, stream: Made
-) -> None:
+async def test_silence_on_every_connection_is_error(server: ServerUnderTest, stream: Made) -> None:
     def swallow(number: int, data: bytes) -> bytes | None:
         return b"" if b'"seq":' in data else data
 
@@ -209,7 +205,7 @@ async def test_silence_on_every_connection_is_an_error(
         await publisher.close()
 
 
-async def test_restarted_server_receives_the_remaining_rows(start: Starter) -> None:
+async def test_restarted_server_receives_remaining_rows(start: Starter) -> None:
     server = start("", *STORE_FLAGS)
     client = await nats.connect(server.url)
     await client.jetstream().add_stream(name="EV", subjects=["ev.>"])

@@ -42,7 +42,7 @@ async def read_by_nats_py(jetstream: JetStreamContext, stream: Made, count: int)
     return rows
 
 
-async def test_the_bulk_reader_reads_what_nats_py_reads(
+async def test_bulk_reader_reads_what_nats_py_reads(
     stream: Made, jetstream: JetStreamContext, reader: BulkReader
 ) -> None:
     await fill(stream, 40)
@@ -51,7 +51,7 @@ async def test_the_bulk_reader_reads_what_nats_py_reads(
     assert bare == await read_by_nats_py(jetstream, stream, 40)
 
 
-async def test_timestamps_are_those_of_the_server(
+async def test_timestamps_are_those_of_server(
     stream: Made, jetstream: JetStreamContext, reader: BulkReader
 ) -> None:
     await fill(stream, 3)
@@ -74,7 +74,7 @@ async def test_timestamps_are_those_of_the_server(
         (3, 999, range(3, 11)),
     ],
 )
-async def test_a_range_is_half_open_and_ends_where_the_stream_ends(
+async def test_range_is_half_open_and_ends_where_stream_ends(
     stream: Made, reader: BulkReader, start: int | None, stop: int | None, seqs: range
 ) -> None:
     await fill(stream, 10)
@@ -82,7 +82,7 @@ async def test_a_range_is_half_open_and_ends_where_the_stream_ends(
     assert [row[1] for row in rows] == list(seqs)
 
 
-async def test_an_empty_stream_is_an_empty_range(stream: Made, reader: BulkReader) -> None:
+async def test_empty_stream_is_empty_range(stream: Made, reader: BulkReader) -> None:
     assert await rows_of(reader.range(stream.name)) == []
     assert await rows_of(reader.newest(stream.name)) == []
 
@@ -98,7 +98,7 @@ async def test_filters_choose_subjects(stream: Made, reader: BulkReader) -> None
         assert [row[1] for row in rows] == seqs
 
 
-async def test_filtered_range_ends_without_a_match_near_its_end(
+async def test_filtered_range_ends_without_match_near_its_end(
     stream: Made, reader: BulkReader
 ) -> None:
     await stream.publish("wanted", b"1")
@@ -118,7 +118,7 @@ async def test_deleted_records_are_skipped(
     assert [row[1] for row in rows] == [1, 2, 4, 5]
 
 
-async def test_removed_start_is_an_error_unless_skipping_is_allowed(
+async def test_removed_start_is_error_unless_skipping_is_allowed(
     stream: Made, jetstream: JetStreamContext, reader: BulkReader
 ) -> None:
     await fill(stream, 6)
@@ -137,14 +137,14 @@ async def test_last_per_subject_is_ordered_by_sequence(stream: Made, reader: Bul
     assert [(row[1], row[4]) for row in rows] == [(8, b"7"), (9, b"8"), (10, b"9")]
 
 
-async def test_headers_only_carries_the_payload_size(stream: Made, reader: BulkReader) -> None:
+async def test_headers_only_carries_payload_size(stream: Made, reader: BulkReader) -> None:
     await stream.publish("a", b"12345")
     rows = await rows_of(reader.newest(stream.name, headers_only=True))
     assert rows[0][4] == b""
     assert b"Nats-Msg-Size: 5" in rows[0][3]
 
 
-async def test_range_larger_than_a_flow_control_window_is_complete(
+async def test_range_larger_than_flow_control_window_is_complete(
     stream: Made, reader: BulkReader
 ) -> None:
     payload = bytes(200_000)

@@ -71,7 +71,7 @@ async def read_in_parts(reader: BulkReader, stream: str, parts: int, **more: obj
 
 
 @pytest.mark.parametrize("parts", [1, 50, 200])
-async def test_server_sends_no_more_than_the_ranges_hold(
+async def test_server_sends_no_more_than_ranges_hold(
     server: ServerUnderTest, client: Client, jetstream: JetStreamContext, stream: Made, parts: int
 ) -> None:
     await fill(client, stream, COUNT, bytes(40))

@@ -385,7 +385,7 @@ def test_bad_command_line_ends_with_the_same_words_and_code(line: str, tmp_path:
     assert ours(line.split()) == reference(line.split(), tmp_path)
 
 
-def test_name_with_spaces_is_refused_on_the_command_line(tmp_path: Path) -> None:
+def test_name_with_spaces_is_refused_on_command_line(tmp_path: Path) -> None:
     argv = ["-n", "a b", "-p", "-1"]
     assert ours(argv) == reference(argv, tmp_path)
 
@@ -424,7 +424,7 @@ FRAMES = [
 ]
 
 
-def test_random_configurations_are_read_as_by_the_reference(tmp_path: Path) -> None:
+def test_random_configurations_are_read_as_by_reference(tmp_path: Path) -> None:
     random = Random(20)
     argv = ["-t", "-c", str(tmp_path / "x.conf")]
     for _ in range(200):

@@ -49,7 +49,7 @@ def test_invalid_operators_are_refused(start: Starter, config: str, why: str) ->
     assert why in str(caught.value)
 
 
-def test_operator_may_be_a_file(start: Starter, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_operator_may_be_file(start: Starter, tmp_path_factory: pytest.TempPathFactory) -> None:
     file = tmp_path_factory.mktemp("operator") / "o.jwt"
     token = OPERATOR.claim(OPERATOR, "operator")
     file.write_text(

@@ -85,7 +85,7 @@ def reload_log(server: ServerUnderTest, config: str) -> str:
         "zzz: 5",
     ],
 )
-def test_reload_result_matches_the_reference(change: str, running: ServerUnderTest) -> None:
+def test_reload_result_matches_reference(change: str, running: ServerUnderTest) -> None:
     log = reload_log(running, BASE + change)
     reload_log(running, BASE)
     flags = {"config": str(running.config_path), "addr": "127.0.0.1", "port": -1}

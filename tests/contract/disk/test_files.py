@@ -23,7 +23,7 @@ def test_written_bytes_are_read_back(disk: Disk) -> None:
     assert disk.size(file) == 9
 
 
-def test_a_read_stops_where_the_file_ends(disk: Disk) -> None:
+def test_read_stops_where_file_ends(disk: Disk) -> None:
     file = disk.create("a")
     disk.pwrite(file, b"abc", 0)
     assert disk.pread(file, 100, 1) == b"bc"
@@ -32,7 +32,7 @@ def test_a_read_stops_where_the_file_ends(disk: Disk) -> None:
     assert disk.pread(file, 0, 0) == b""
 
 
-def test_read_of_an_absurd_length_returns_the_whole_file(disk: Disk) -> None:
+def test_read_of_absurd_length_returns_whole_file(disk: Disk) -> None:
     file = disk.create("a")
     disk.pwrite(file, b"abc", 0)
     assert disk.pread(file, 1 << 50, 0) == b"abc"
@@ -48,19 +48,19 @@ def test_writes_of_any_size_may_cross_pages(disk: Disk, size: int) -> None:
     assert disk.pread(file, 123, 0) == bytes(123)
 
 
-def test_an_empty_write_changes_nothing(disk: Disk) -> None:
+def test_empty_write_changes_nothing(disk: Disk) -> None:
     file = disk.create("a")
     disk.pwrite(file, b"", 100)
     assert disk.size(file) == 0
 
 
-def test_a_hole_reads_as_zeros(disk: Disk) -> None:
+def test_hole_reads_as_zeros(disk: Disk) -> None:
     file = disk.create("a")
     disk.pwrite(file, b"x", 10_000)
     assert disk.pread(file, 10_001, 0) == bytes(10_000) + b"x"
 
 
-def test_truncated_bytes_do_not_return_when_the_file_grows(disk: Disk) -> None:
+def test_truncated_bytes_do_not_return_when_file_grows(disk: Disk) -> None:
     file = disk.create("a")
     disk.pwrite(file, b"x" * 10_000, 0)
     disk.truncate(file, 5000)
@@ -78,7 +78,7 @@ def test_preallocation_fills_with_zeros_and_keeps_contents(disk: Disk) -> None:
     assert disk.size(file) == 700_000
 
 
-def test_a_file_keeps_its_contents_over_close_and_open(disk: Disk) -> None:
+def test_file_keeps_its_contents_over_close_and_open(disk: Disk) -> None:
     file = disk.create("a")
     disk.pwrite(file, b"abc", 0)
     disk.fdatasync(file)
@@ -88,14 +88,14 @@ def test_a_file_keeps_its_contents_over_close_and_open(disk: Disk) -> None:
     assert disk.pread(again, 3, 0) == b"abc"
 
 
-def test_create_refuses_a_name_that_is_taken(disk: Disk) -> None:
+def test_create_refuses_name_that_is_taken(disk: Disk) -> None:
     disk.create("a")
     with pytest.raises(StoreError) as caught:
         disk.create("a")
     assert caught.value.errno == errno.EEXIST
 
 
-def test_open_fails_on_a_missing_file_unless_it_may_create_it(disk: Disk) -> None:
+def test_open_fails_on_missing_file_unless_it_may_create_it(disk: Disk) -> None:
     with pytest.raises(NotFound):
         disk.open("a")
     file = disk.open("a", create=True)
@@ -167,7 +167,7 @@ def test_open_file_stays_readable_after_unlink(disk: Disk) -> None:
     disk.fdatasync(file)
 
 
-def test_errors_name_the_call_and_the_path(disk: Disk) -> None:
+def test_errors_name_call_and_path(disk: Disk) -> None:
     with pytest.raises(NotFound) as caught:
         disk.open("gone")
     error = caught.value

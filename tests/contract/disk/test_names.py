@@ -59,7 +59,7 @@ def test_lists_are_sorted_and_distinguish_files_from_directories(disk: Disk) -> 
     assert disk.directories() == ["obs"]
 
 
-def test_rename_replaces_a_file_and_keeps_open_handles(disk: Disk) -> None:
+def test_rename_replaces_file_and_keeps_open_handles(disk: Disk) -> None:
     new, old = disk.create("new"), disk.create("old")
     disk.pwrite(new, b"new", 0)
     disk.pwrite(old, b"old", 0)
@@ -77,7 +77,7 @@ def test_rename_to_itself_changes_nothing(disk: Disk) -> None:
     assert disk.read_small("a", 10) == b"abc"
 
 
-def test_rename_refuses_what_would_lose_a_directory(disk: Disk) -> None:
+def test_rename_refuses_what_would_lose_directory(disk: Disk) -> None:
     disk.create("file")
     disk.mkdir("empty")
     disk.mkdir("full")
@@ -106,7 +106,7 @@ def test_unlink_and_rmdir_remove_their_own_kind_only(disk: Disk) -> None:
     assert (disk.files(), disk.directories()) == ([], [])
 
 
-def test_subdirectory_is_a_disk(disk: Disk) -> None:
+def test_subdirectory_is_disk(disk: Disk) -> None:
     disk.mkdir("a")
     below = disk.subdir("a")
     file = below.create("x")
@@ -131,7 +131,7 @@ def test_directories_are_not_opened_as_files_nor_files_as_directories(disk: Disk
         disk.subdir("gone")
 
 
-def test_one_owner_at_a_time_holds_a_directory(disk: Disk) -> None:
+def test_one_owner_at_time_holds_directory(disk: Disk) -> None:
     disk.mkdir("a")
     one, other = disk.subdir("a"), disk.subdir("a")
     one.lock()

@@ -69,7 +69,7 @@ def parity(entry: KvEntry) -> str:
 
 
 @pytest.mark.parametrize("name", KINDS)
-async def test_copies_in_different_stores_agree_with_each_other_and_with_the_bucket(
+async def test_copies_in_different_stores_agree_with_each_other_and_with_bucket(
     name: str, bucket: NatsBucket, tmp_path: Path
 ) -> None:
     kind, digests = KINDS[name], (FoldDigest(), FoldDigest())
@@ -95,7 +95,7 @@ async def test_copies_in_different_stores_agree_with_each_other_and_with_the_buc
         assert await other.run(digests[1].verify, other.store)
 
 
-async def test_notes_of_a_live_fold_match_the_bucket_at_that_time(
+async def test_notes_of_live_fold_match_bucket_at_that_time(
     bucket: NatsBucket, tmp_path: Path
 ) -> None:
     digest = FoldDigest()
@@ -146,9 +146,7 @@ async def test_table_counts_every_change_once_over_restarts_and_recreation(
     assert sorted(revision for revision in noted(path) if revision > 0) == [1, 2]
 
 
-async def test_an_index_and_a_quarantine_follow_the_bucket(
-    bucket: NatsBucket, tmp_path: Path
-) -> None:
+async def test_index_and_quarantine_follow_bucket(bucket: NatsBucket, tmp_path: Path) -> None:
     index, bad = Index("parity", parity), Quarantine(Json(int))
     await fill(bucket, 4)
     async with Fold.open(
@@ -213,7 +211,7 @@ async def test_invalid_status_is_ignored(make: Maker) -> None:
     assert (await fleet(status.reader())).nodes == ()
 
 
-async def test_metrics_follow_the_fold(bucket: NatsBucket, tmp_path: Path) -> None:
+async def test_metrics_follow_fold(bucket: NatsBucket, tmp_path: Path) -> None:
     registry = CollectorRegistry()
     metrics = FoldMetrics(registry)
 

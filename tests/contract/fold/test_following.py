@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("name", KINDS)
-async def test_fold_equals_the_bucket_and_follows_it(
+async def test_fold_equals_bucket_and_follows_it(
     name: str, bucket: NatsBucket, tmp_path: Path
 ) -> None:
     kind = KINDS[name]
@@ -75,9 +75,7 @@ async def test_fold_resumes_after_its_cursor(name: str, bucket: NatsBucket, tmp_
             assert fold.status().repairs == 0
 
 
-async def test_more_keys_than_a_page_or_window_are_folded(
-    bucket: NatsBucket, tmp_path: Path
-) -> None:
+async def test_more_keys_than_page_or_window_are_folded(bucket: NatsBucket, tmp_path: Path) -> None:
     await asyncio.gather(*(fill(bucket, 300, first) for first in range(1, 2400, 300)))
     async with Fold.open(bucket, tmp_path / "fold", batch=QUICK) as fold:
         await ready(fold)
@@ -116,7 +114,7 @@ async def test_fold_of_another_bucket_is_refused(make: Maker, tmp_path: Path) ->
         assert fold.count() == 3
 
 
-async def test_an_empty_bucket_is_ready_at_once(bucket: NatsBucket, tmp_path: Path) -> None:
+async def test_empty_bucket_is_ready_at_once(bucket: NatsBucket, tmp_path: Path) -> None:
     async with Fold.open(bucket, tmp_path / "fold", batch=QUICK) as fold:
         await ready(fold)
         assert fold.status().entries == 0
@@ -137,9 +135,7 @@ async def test_export_contains_everything_received(bucket: NatsBucket, tmp_path:
         await fold.export_to(tmp_path / "another")
 
 
-async def test_application_parses_before_the_cursor_moves(
-    bucket: NatsBucket, tmp_path: Path
-) -> None:
+async def test_application_parses_before_cursor_moves(bucket: NatsBucket, tmp_path: Path) -> None:
     await fill(bucket, 4)
     seen: dict[str, int] = {}
     ranks: list[tuple[int, int]] = []
@@ -163,7 +159,7 @@ async def test_application_parses_before_the_cursor_moves(
         assert seen["k9"] == 9
 
 
-async def test_fold_waits_for_an_unreachable_server_and_serves_meanwhile(
+async def test_fold_waits_for_unreachable_server_and_serves_meanwhile(
     make: Maker, server: ServerUnderTest, tmp_path: Path
 ) -> None:
     bucket = await make()
@@ -177,7 +173,7 @@ async def test_fold_waits_for_an_unreachable_server_and_serves_meanwhile(
         await fold.export_to(tmp_path / "artifact")
 
 
-async def test_recreated_bucket_makes_a_fold_stale_then_correct(
+async def test_recreated_bucket_makes_fold_stale_then_correct(
     make: Maker, connection: object, tmp_path: Path
 ) -> None:
     bucket = await make(BucketConfig(history=2))
@@ -194,7 +190,7 @@ async def test_recreated_bucket_makes_a_fold_stale_then_correct(
         assert fold.status().repairs == 1
 
 
-def test_a_fold_for_threads_blocks(server: ServerUnderTest, tmp_path: Path) -> None:
+def test_fold_for_threads_blocks(server: ServerUnderTest, tmp_path: Path) -> None:
     import nats
 
     async def prepare() -> None:

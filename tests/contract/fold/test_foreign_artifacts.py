@@ -36,7 +36,7 @@ async def foreign(make: Maker, path: Path, form: str | None) -> LocalArtifacts:
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_a_repair_refuses_an_artifact_of_another_bucket(
+async def test_repair_refuses_artifact_of_another_bucket(
     form: str | None, make: Maker, tmp_path: Path
 ) -> None:
     source = await foreign(make, tmp_path, form)
@@ -55,7 +55,7 @@ async def test_a_repair_refuses_an_artifact_of_another_bucket(
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_a_new_fold_does_not_begin_with_an_artifact_of_another_bucket(
+async def test_new_fold_does_not_begin_with_artifact_of_another_bucket(
     form: str | None, make: Maker, tmp_path: Path
 ) -> None:
     """One whose payload names its bucket is refused; of others nothing stays in the fold."""

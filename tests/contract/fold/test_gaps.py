@@ -127,7 +127,7 @@ async def test_overwrites_alone_need_no_repair_where_losses_are_reported(
         assert fold.status().repairs == (0 if implementation is OURS else 1)
 
 
-async def test_lost_delete_in_the_middle_is_detected(
+async def test_lost_delete_in_middle_is_detected(
     bucket: NatsBucket, jetstream: JetStreamContext, tmp_path: Path
 ) -> None:
     """The head of the log does not move: losses that are counted tell, or a remembered record."""
@@ -142,7 +142,7 @@ async def test_lost_delete_in_the_middle_is_detected(
         assert "k2" not in await keys(fold)
 
 
-async def test_a_purged_bucket_empties_the_fold(
+async def test_purged_bucket_empties_fold(
     bucket: NatsBucket, jetstream: JetStreamContext, tmp_path: Path
 ) -> None:
     await fill(bucket, 5)
@@ -157,7 +157,7 @@ async def test_a_purged_bucket_empties_the_fold(
 
 
 @pytest.mark.parametrize("written", [0, 3])
-async def test_purge_up_to_the_cursor_is_detected_by_the_record_count(
+async def test_purge_up_to_cursor_is_detected_by_record_count(
     written: int, bucket: NatsBucket, jetstream: JetStreamContext, tmp_path: Path
 ) -> None:
     """The log begins in time, and what it lost was known: only the number tells."""
@@ -188,7 +188,7 @@ async def test_fold_without_repair_keeps_deleted_keys(
 
 
 @pytest.mark.parametrize("written", [0, 2, 9])
-async def test_recreated_bucket_replaces_the_fold(
+async def test_recreated_bucket_replaces_fold(
     written: int, bucket: NatsBucket, jetstream: JetStreamContext, tmp_path: Path
 ) -> None:
     """Whether the new one is behind the cursor or beyond it."""
@@ -208,7 +208,7 @@ async def test_recreated_bucket_replaces_the_fold(
         await assert_same(fold, bucket)
 
 
-async def test_bucket_recreated_under_a_live_fold_replaces_it(
+async def test_bucket_recreated_under_live_fold_replaces_it(
     bucket: NatsBucket, jetstream: JetStreamContext, tmp_path: Path
 ) -> None:
     await fill(bucket, 5)
@@ -220,7 +220,7 @@ async def test_bucket_recreated_under_a_live_fold_replaces_it(
         await assert_same(fold, bucket)
 
 
-async def test_bucket_restored_to_an_older_state_resets_the_fold(
+async def test_bucket_restored_to_older_state_resets_fold(
     bucket: NatsBucket, server: ServerUnderTest, tmp_path: Path
 ) -> None:
     client = await nats.connect(server.url)
@@ -239,7 +239,7 @@ async def test_bucket_restored_to_an_older_state_resets_the_fold(
         await client.close()
 
 
-async def test_restored_bucket_written_beyond_the_cursor_is_detected_where_reported(
+async def test_restored_bucket_written_beyond_cursor_is_detected_where_reported(
     bucket: NatsBucket, server: ServerUnderTest, implementation: Implementation, tmp_path: Path
 ) -> None:
     if implementation is not OURS:
@@ -283,7 +283,7 @@ async def test_aged_out_values_stay_unless_configured(make: Maker, tmp_path: Pat
 
 
 @pytest.mark.parametrize("repair", [Repair.relist(), Repair.auto()])
-async def test_values_dropped_by_a_full_bucket_are_not_deleted(
+async def test_values_dropped_by_full_bucket_are_not_deleted(
     repair: Repair, make: Maker, tmp_path: Path
 ) -> None:
     bucket = await overrun(make, tmp_path / "fold")
@@ -320,9 +320,7 @@ async def test_bucket_that_dropped_values_stays_stale(
         assert fold.count() == 6
 
 
-async def test_an_artifact_fills_the_gap_of_a_bucket_that_drops_values(
-    make: Maker, tmp_path: Path
-) -> None:
+async def test_artifact_fills_gap_of_bucket_that_drops_values(make: Maker, tmp_path: Path) -> None:
     bucket = await make(SMALL)
     await overfill(bucket, 6)
     async with following(bucket, tmp_path / "behind"):
@@ -342,7 +340,7 @@ async def test_an_artifact_fills_the_gap_of_a_bucket_that_drops_values(
         assert await keys(behind) == expected | {"k19", "k20", "k21"}
 
 
-async def test_artifact_older_than_the_bucket_is_refused(make: Maker, tmp_path: Path) -> None:
+async def test_artifact_older_than_bucket_is_refused(make: Maker, tmp_path: Path) -> None:
     bucket = await make(SMALL)
     await overfill(bucket, 4)
     async with following(bucket, tmp_path / "behind"):
@@ -360,7 +358,7 @@ async def test_artifact_older_than_the_bucket_is_refused(make: Maker, tmp_path: 
         assert fold.count() == 4
 
 
-async def test_a_new_fold_begins_with_an_artifact(make: Maker, tmp_path: Path) -> None:
+async def test_new_fold_begins_with_artifact(make: Maker, tmp_path: Path) -> None:
     bucket = await make(SMALL)
     await overfill(bucket, 6)
     async with following(bucket, tmp_path / "old") as fold:
@@ -376,7 +374,7 @@ async def test_a_new_fold_begins_with_an_artifact(make: Maker, tmp_path: Path) -
         assert await keys(fold) == {f"k{number}" for number in range(1, 15)}
 
 
-async def test_a_limit_marker_removes_the_key(make: Maker, tmp_path: Path) -> None:
+async def test_limit_marker_removes_key(make: Maker, tmp_path: Path) -> None:
     bucket = await make(BucketConfig(allow_msg_ttl=True, marker_ttl=60.0))
     await fill(bucket, 2)
     ttl = bucket.ttl_writer()
@@ -391,7 +389,7 @@ async def test_a_limit_marker_removes_the_key(make: Maker, tmp_path: Path) -> No
 # -- while it is live
 
 
-async def test_bookmarks_move_the_cursor_when_keys_do_not_change(
+async def test_bookmarks_move_cursor_when_keys_do_not_change(
     make: Maker, server: ServerUnderTest, tmp_path: Path
 ) -> None:
     bucket = await make()
@@ -420,7 +418,7 @@ async def test_bookmarks_move_the_cursor_when_keys_do_not_change(
         assert fold.cursor.rank >= revision
 
 
-async def test_fold_survives_a_server_restart(start: Starter, tmp_path: Path) -> None:
+async def test_fold_survives_server_restart(start: Starter, tmp_path: Path) -> None:
     server = start("", "-js", "-sd", "store")
     async with NatsConnection(NatsConfig.of(server.url)) as connection:
         bucket = await connection.bucket("b", BucketConfig())

@@ -79,7 +79,7 @@ async def test_outcomes_are_applied_superseded_and_rejected(make: Maker, tmp_pat
         assert await outbox.waiting() == []
 
 
-async def test_writes_wait_on_disk_until_the_server_is_reachable(
+async def test_writes_wait_on_disk_until_server_is_reachable(
     make: Maker, server: ServerUnderTest, tmp_path: Path
 ) -> None:
     bucket = await make(HISTORY)
@@ -143,7 +143,7 @@ class Lossy:
 
 
 @pytest.mark.parametrize("is_recognised", [True, False])
-async def test_write_whose_reply_was_lost_is_applied_once(
+async def test_write_with_lost_reply_is_applied_once(
     make: Maker, tmp_path: Path, *, is_recognised: bool
 ) -> None:
     """By its message id within the duplicate window, and by that of the newest record after it."""
@@ -199,7 +199,7 @@ asyncio.run(main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])))
 """
 
 
-async def test_kills_neither_lose_nor_repeat_a_write(
+async def test_kills_neither_lose_nor_repeat_write(
     make: Maker, server: ServerUnderTest, tmp_path: Path
 ) -> None:
     bucket = await make(HISTORY)
@@ -227,7 +227,7 @@ def killed_until_done(url: str, bucket: str, path: Path) -> list[str]:
     return lines
 
 
-def test_an_outbox_is_of_one_bucket_and_one_process_and_bounded(
+def test_outbox_is_of_one_bucket_and_one_process_and_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = OutboxFile(tmp_path / "outbox", "b")

@@ -29,7 +29,7 @@ def following(bucket: NatsBucket, path: Path, heartbeat: float = SELDOM) -> Fold
     return Fold.open(bucket, path, batch=QUICK, heartbeat=heartbeat)
 
 
-async def test_waiting_for_a_version_of_the_new_log_returns_with_its_value(
+async def test_waiting_for_version_of_new_log_returns_with_its_value(
     bucket: NatsBucket, jetstream: JetStreamContext, connection: NatsConnection, tmp_path: Path
 ) -> None:
     await fill(bucket, 9)
@@ -46,7 +46,7 @@ async def test_waiting_for_a_version_of_the_new_log_returns_with_its_value(
         await assert_same(fold, bucket)
 
 
-async def test_a_handle_of_the_old_log_returns_versions_of_the_new_one(
+async def test_handle_of_old_log_returns_versions_of_new_one(
     bucket: NatsBucket, jetstream: JetStreamContext, tmp_path: Path
 ) -> None:
     await fill(bucket, 9)
@@ -61,7 +61,7 @@ async def test_a_handle_of_the_old_log_returns_versions_of_the_new_one(
         assert version.log_identity == fold.status().identity != old
 
 
-async def test_a_version_of_the_old_log_is_refused(
+async def test_version_of_old_log_is_refused(
     bucket: NatsBucket, jetstream: JetStreamContext, tmp_path: Path
 ) -> None:
     await fill(bucket, 3)
@@ -76,7 +76,7 @@ async def test_a_version_of_the_old_log_is_refused(
                 await fold.wait_for(version)
 
 
-async def test_waiting_for_the_replaced_log_raises(
+async def test_waiting_for_replaced_log_raises(
     bucket: NatsBucket, jetstream: JetStreamContext, tmp_path: Path
 ) -> None:
     await fill(bucket, 3)
@@ -93,7 +93,7 @@ async def test_waiting_for_the_replaced_log_raises(
                 await waiting
 
 
-async def test_version_without_a_log_belongs_to_the_followed_log(
+async def test_version_without_log_belongs_to_followed_log(
     bucket: NatsBucket, tmp_path: Path
 ) -> None:
     await fill(bucket, 3)

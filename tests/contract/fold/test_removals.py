@@ -37,7 +37,7 @@ async def same(fold: Fold, bucket: NatsBucket) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-async def test_a_purge_under_a_live_fold_is_noticed(
+async def test_purge_under_live_fold_is_noticed(
     bucket: NatsBucket, jetstream: JetStreamContext, tmp_path: Path, backend: str
 ) -> None:
     await fill(bucket, 9, prefix="a.")
@@ -50,7 +50,7 @@ async def test_a_purge_under_a_live_fold_is_noticed(
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-async def test_a_purge_followed_by_many_writes_is_noticed(
+async def test_purge_followed_by_many_writes_is_noticed(
     bucket: NatsBucket, jetstream: JetStreamContext, tmp_path: Path, backend: str
 ) -> None:
     await fill(bucket, 9)
@@ -67,7 +67,7 @@ async def test_a_purge_followed_by_many_writes_is_noticed(
 
 
 @pytest.mark.parametrize("away", [True, False])
-async def test_deleted_message_reveals_the_older_value_to_the_fold(
+async def test_deleted_message_reveals_older_value_to_fold(
     make: Maker, jetstream: JetStreamContext, tmp_path: Path, away: bool
 ) -> None:
     bucket = await make(BucketConfig(history=5, deny_delete=False))
@@ -86,7 +86,7 @@ async def test_deleted_message_reveals_the_older_value_to_the_fold(
             await same(fold, bucket)
 
 
-async def test_expired_value_reveals_the_older_one_or_the_fold_is_stale(
+async def test_expired_value_reveals_older_one_or_fold_is_stale(
     make: Maker, implementation: Implementation, tmp_path: Path
 ) -> None:
     bucket = await make(BucketConfig(history=5, allow_msg_ttl=True))

@@ -52,7 +52,7 @@ def state(fold: Fold) -> dict[str, bytes]:
 
 
 @pytest.mark.usefixtures("in_time")
-async def test_one_fleet_member_ships_and_a_new_machine_begins_with_it(
+async def test_one_fleet_member_ships_and_new_machine_begins_with_it(
     bucket: NatsBucket, leases: NatsBucket, transport: ArtifactTransport, tmp_path: Path
 ) -> None:
     last = [await bucket.writer().put(f"k.{n}", b"%d" % n) for n in range(50)][-1]
@@ -79,7 +79,7 @@ async def test_one_fleet_member_ships_and_a_new_machine_begins_with_it(
 
 
 @pytest.mark.usefixtures("in_time")
-async def test_new_machine_with_a_smaller_scope_begins_with_that_part(
+async def test_new_machine_with_smaller_scope_begins_with_that_part(
     bucket: NatsBucket, transport: ArtifactTransport, tmp_path: Path
 ) -> None:
     for key in ("eu.1", "us.1", "eu.2", "us.2"):
@@ -105,7 +105,7 @@ async def test_new_machine_with_a_smaller_scope_begins_with_that_part(
 
 
 @pytest.mark.usefixtures("in_time")
-async def test_new_machine_has_values_the_bucket_dropped(
+async def test_new_machine_has_values_bucket_dropped(
     make: Maker, leases: NatsBucket, transport: ArtifactTransport, tmp_path: Path
 ) -> None:
     bucket = await make(BucketConfig(max_bytes=4096, discard="old"))

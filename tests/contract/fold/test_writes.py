@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from support.servers import ServerUnderTest
 
 
-async def test_a_write_is_in_the_fold_when_it_returns(
+async def test_write_is_in_fold_when_it_returns(
     make: Maker, server: ServerUnderTest, tmp_path: Path
 ) -> None:
     bucket = await make()
@@ -44,7 +44,7 @@ async def test_a_write_is_in_the_fold_when_it_returns(
         assert fold.get("a.2") is not None
 
 
-async def test_a_write_outside_the_prefixes_is_refused(make: Maker, tmp_path: Path) -> None:
+async def test_write_outside_prefixes_is_refused(make: Maker, tmp_path: Path) -> None:
     async with Fold.open(await make(), tmp_path / "fold", scope="a.") as fold:
         with pytest.raises(ValueError, match="outside"):
             await fold.put("b.1", b"")
@@ -52,7 +52,7 @@ async def test_a_write_outside_the_prefixes_is_refused(make: Maker, tmp_path: Pa
         await Fold.open(await make()).put("a", b"")
 
 
-async def test_wait_timeout_carries_the_version(make: Maker, tmp_path: Path) -> None:
+async def test_wait_timeout_carries_version(make: Maker, tmp_path: Path) -> None:
     async with Fold.open(await make(), tmp_path / "fold", batch=QUICK) as fold:
         await ready(fold)
         with pytest.raises(WaitTimeout) as late:
@@ -61,7 +61,7 @@ async def test_wait_timeout_carries_the_version(make: Maker, tmp_path: Path) -> 
         assert isinstance(late.value, TimeoutError)
 
 
-async def test_reads_go_to_the_bucket_until_the_first_copy_is_ready(
+async def test_reads_go_to_bucket_until_the_first_copy_is_ready(
     make: Maker, tmp_path: Path
 ) -> None:
     bucket = await make()
@@ -89,7 +89,7 @@ async def test_read_without_server_and_copy_raises(tmp_path: Path) -> None:
         assert await local.read("k1") is None
 
 
-async def test_a_blocking_fold_writes_too(
+async def test_blocking_fold_writes_too(
     make: Maker, server: ServerUnderTest, tmp_path: Path
 ) -> None:
     bucket = await make()
@@ -110,14 +110,14 @@ async def test_a_blocking_fold_writes_too(
     await asyncio.to_thread(write)
 
 
-async def test_capabilities_report_whether_the_server_supports_ttl(
+async def test_capabilities_report_whether_server_supports_ttl(
     connection: NatsConnection,
 ) -> None:
     assert connection.capabilities().ttl
     assert not NatsConnection(NatsConfig.of()).capabilities().ttl
 
 
-async def test_names_of_the_crate_are_aliases(make: Maker) -> None:
+async def test_names_of_crate_are_aliases(make: Maker) -> None:
     bucket = await make()
     writer = bucket.writer()
     version = await writer.put("a.b", b"1")

@@ -49,7 +49,7 @@ authorization { users [ { user: global, password: pwd } ] }
         ("accounts { A { jetstream: on, users [ { user: a, password: pwd } ] } }", False),
     ],
 )
-def test_global_account_has_jetstream_only_if_it_is_the_only_account(
+def test_global_account_has_jetstream_only_if_it_is_only_account(
     own_server: Callable[..., ServerUnderTest], accounts: str, is_served: bool
 ) -> None:
     options: Any = {"user": "global", "pass": "pwd"}
@@ -66,7 +66,7 @@ def test_account_without_jetstream_gets_not_enabled(login: Callable[[str], JetSt
         assert client.refused(api, {"name": "X"}) == NOT_ENABLED
 
 
-def test_system_account_gets_a_system_response_error(login: Callable[[str], JetStream]) -> None:
+def test_system_account_gets_system_response_error(login: Callable[[str], JetStream]) -> None:
     client = login("sys")
     assert client.refused("INFO") == NOT_ENABLED
     answer = client.call("STREAM.NAMES")
@@ -86,7 +86,7 @@ def test_accounts_do_not_see_each_other(login: Callable[[str], JetStream]) -> No
     assert (one.done("INFO")["streams"], two.done("INFO")["streams"]) == (1, 1)
 
 
-def test_info_shows_the_limits(login: Callable[[str], JetStream]) -> None:
+def test_info_shows_limits(login: Callable[[str], JetStream]) -> None:
     info = login("limited").done("INFO")
     assert info["limits"] == {
         "max_memory": 10000,
@@ -119,7 +119,7 @@ def test_info_shows_the_limits(login: Callable[[str], JetStream]) -> None:
         ),
     ],
 )
-def test_a_stream_must_fit_into_its_account(
+def test_stream_must_fit_into_its_account(
     login: Callable[[str], JetStream], config: dict[str, Any], refusal: Refusal
 ) -> None:
     client = login("limited")
@@ -153,7 +153,7 @@ def test_limits_of_streams_are_reserved(login: Callable[[str], JetStream]) -> No
         ),
     ],
 )
-def test_a_stream_must_fit_into_the_server(
+def test_stream_must_fit_into_server(
     login: Callable[[str], JetStream], config: dict[str, Any], refusal: Refusal
 ) -> None:
     assert login("one").refused("STREAM.CREATE.S", {"name": "S", **config}) == refusal
@@ -183,7 +183,7 @@ def test_full_account_refuses_publishes(login: Callable[[str], JetStream], stora
     stream.publish("a", b"x" * 700)
 
 
-def test_a_domain_is_part_of_the_api_and_of_answers(login: Callable[[str], JetStream]) -> None:
+def test_domain_is_part_of_api_and_of_answers(login: Callable[[str], JetStream]) -> None:
     client = login("one")
     stream = client.stream("S")
     names = client.request("$JS.dom.API.STREAM.NAMES").json
@@ -197,7 +197,7 @@ def test_a_domain_is_part_of_the_api_and_of_answers(login: Callable[[str], JetSt
     assert told.next().json["domain"] == "dom"
 
 
-def test_a_domain_reaches_consumers_and_direct_gets(login: Callable[[str], JetStream]) -> None:
+def test_domain_reaches_consumers_and_direct_gets(login: Callable[[str], JetStream]) -> None:
     client = login("one")
     stream = client.stream("S", allow_direct=True)
     stream.publish("a", b"x")
@@ -210,7 +210,7 @@ def test_a_domain_reaches_consumers_and_direct_gets(login: Callable[[str], JetSt
     assert got.payload == b"x"
 
 
-def test_a_domain_reaches_the_buckets(login: Callable[[str], JetStream]) -> None:
+def test_domain_reaches_buckets(login: Callable[[str], JetStream]) -> None:
     client = login("one")
     client.stream("KV_b", subjects=["$KV.b.>"])
     ack = client.request("$JS.dom.API.$KV.b.some.key", b"x")
@@ -221,7 +221,7 @@ def test_a_domain_reaches_the_buckets(login: Callable[[str], JetStream]) -> None
     assert client.request("$JS.other.API.$KV.b.some.key", b"x").status == "503"
 
 
-def test_requests_of_an_account_are_counted(login: Callable[[str], JetStream]) -> None:
+def test_requests_of_account_are_counted(login: Callable[[str], JetStream]) -> None:
     client = login("one")
     client.request(f"{API}STREAM.NAMES")
     client.request(f"{API}STREAM.INFO.nope")

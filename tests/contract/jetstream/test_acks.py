@@ -46,7 +46,7 @@ def places(messages: list[Message]) -> list[tuple[int, int, int]]:
 
 
 @pytest.mark.parametrize("payload", [b"", b"+ACK", b"+OK"])
-def test_ack_removes_a_message_from_ack_pending_and_gets_a_reply(
+def test_ack_removes_message_from_ack_pending_and_gets_reply(
     consumer: Consumer, payload: bytes
 ) -> None:
     [message] = consumer.fetch(1)
@@ -56,14 +56,14 @@ def test_ack_removes_a_message_from_ack_pending_and_gets_a_reply(
     assert (info["num_ack_pending"], info["ack_floor"]["stream_seq"]) == (0, 1)
 
 
-def test_an_ack_needs_no_reply(consumer: Consumer) -> None:
+def test_ack_needs_no_reply(consumer: Consumer) -> None:
     [message] = consumer.fetch(1)
     consumer.client.publish(message.reply, b"+ACK")
     until(lambda: consumer.info()["num_ack_pending"] == 0, "it is settled")
 
 
 @pytest.mark.parametrize("payload", [b"nonsense", b"ACK", b"+ack", b"-ACK", b"+", b"{}"])
-def test_unknown_ack_verb_gets_a_reply_and_changes_nothing(
+def test_unknown_ack_verb_gets_reply_and_changes_nothing(
     consumer: Consumer, payload: bytes
 ) -> None:
     [message] = consumer.fetch(1)
@@ -71,14 +71,14 @@ def test_unknown_ack_verb_gets_a_reply_and_changes_nothing(
     assert consumer.info()["num_ack_pending"] == 1
 
 
-def test_repeated_ack_gets_a_reply(consumer: Consumer) -> None:
+def test_repeated_ack_gets_reply(consumer: Consumer) -> None:
     [message] = consumer.fetch(1)
     for _ in range(2):
         consumer.answer(message)
     assert consumer.info()["ack_floor"]["stream_seq"] == 1
 
 
-def test_ack_applies_to_its_stream_sequence_whatever_the_delivery(hasty: Consumer) -> None:
+def test_ack_applies_to_its_stream_sequence_whatever_delivery(hasty: Consumer) -> None:
     first, *_ = hasty.fetch(3)
     again, *_ = hasty.fetch(3)
     assert places([again]) == [(2, 1, 4)]
@@ -86,7 +86,7 @@ def test_ack_applies_to_its_stream_sequence_whatever_the_delivery(hasty: Consume
     assert hasty.info()["ack_floor"]["stream_seq"] == 1
 
 
-def test_ack_of_an_undelivered_message_gets_no_reply(consumer: Consumer) -> None:
+def test_ack_of_undelivered_message_gets_no_reply(consumer: Consumer) -> None:
     [message] = consumer.fetch(1)
     tokens = message.reply.split(".")
     tokens[5:7] = ["3", "3"]
@@ -98,14 +98,14 @@ def test_ack_of_an_undelivered_message_gets_no_reply(consumer: Consumer) -> None
     assert (info["num_ack_pending"], info["ack_floor"]["stream_seq"]) == (1, 0)
 
 
-def test_an_ack_in_the_newer_form_is_understood(consumer: Consumer) -> None:
+def test_ack_in_newer_form_is_understood(consumer: Consumer) -> None:
     [message] = consumer.fetch(1)
     _, _, *rest = message.reply.split(".")
     consumer.client.request(".".join(["$JS", "ACK", ack_scope("", "$G"), *rest]), b"+ACK")
     assert consumer.info()["num_ack_pending"] == 0
 
 
-def test_a_consumer_without_acks_keeps_nothing_pending(stream: Stream) -> None:
+def test_consumer_without_acks_keeps_nothing_pending(stream: Stream) -> None:
     consumer = stream.consumer(ack_policy="none")
     messages = consumer.fetch(2)
     assert places(messages) == [(1, 1, 1), (1, 2, 2)]
@@ -121,16 +121,14 @@ def refused_by_none(client: JetStream, subject: str, payload: bytes = b"+ACK") -
 
 
 @pytest.mark.parametrize("payload", [b"+ACK", b"+WPI", b"-NAK", b"+NXT", b"nonsense"])
-def test_an_ack_to_a_consumer_without_acks_has_no_responders(
-    stream: Stream, payload: bytes
-) -> None:
+def test_ack_to_consumer_without_acks_has_no_responders(stream: Stream, payload: bytes) -> None:
     consumer = stream.consumer(ack_policy="none")
     [message] = consumer.fetch(1)
     assert refused_by_none(stream.client, message.reply, payload)
     assert stream_sequences(consumer.available()) == [2, 3]
 
 
-def test_an_ack_to_a_consumer_that_acks_by_flow_control_has_no_responders(stream: Stream) -> None:
+def test_ack_to_consumer_that_acks_by_flow_control_has_no_responders(stream: Stream) -> None:
     inbox = stream.client.subscribe()
     stream.consumer(
         ack_policy="flow_control",
@@ -141,13 +139,13 @@ def test_an_ack_to_a_consumer_that_acks_by_flow_control_has_no_responders(stream
     assert refused_by_none(stream.client, inbox.next().reply)
 
 
-def test_an_ack_to_a_deleted_consumer_has_no_responders(consumer: Consumer) -> None:
+def test_ack_to_deleted_consumer_has_no_responders(consumer: Consumer) -> None:
     [message] = consumer.fetch(1)
     consumer.delete()
     assert refused_by_none(consumer.client, message.reply)
 
 
-def test_an_ack_subject_of_another_shape_has_no_responders(consumer: Consumer) -> None:
+def test_ack_subject_of_another_shape_has_no_responders(consumer: Consumer) -> None:
     [message] = consumer.fetch(1)
     _, _, *rest = message.reply.split(".")
     for subject in (
@@ -172,14 +170,14 @@ def test_other_ack_subscribers_count_as_responders(stream: Stream) -> None:
     assert inbox.waiting() == []
 
 
-def test_a_flow_control_reply_to_a_consumer_without_it_has_no_responders(
+def test_flow_control_reply_to_consumer_without_it_has_no_responders(
     stream: Stream, consumer: Consumer
 ) -> None:
     for subject in (f"$JS.FC.{stream.name}.{consumer.name}.x", "$JS.FC.x"):
         assert refused_by_none(stream.client, subject, b"")
 
 
-def test_the_floor_follows_the_first_gap(stream: Stream, consumer: Consumer) -> None:
+def test_floor_follows_the_first_gap(stream: Stream, consumer: Consumer) -> None:
     stream.fill("d", "e")
     messages = consumer.fetch(5)
     for index, floor in ((1, 0), (3, 0), (0, 2), (2, 4), (4, 5)):
@@ -214,7 +212,7 @@ def test_next_acks_and_pulls_more(consumer: Consumer) -> None:
 
 
 @pytest.mark.parametrize("payload", [b"+TERM", b"+TERM for a reason"])
-def test_a_terminated_message_is_not_delivered_again(hasty: Consumer, payload: bytes) -> None:
+def test_terminated_message_is_not_delivered_again(hasty: Consumer, payload: bytes) -> None:
     first, *_ = hasty.fetch(3)
     hasty.answer(first, payload)
     assert hasty.info()["ack_floor"]["stream_seq"] == 1
@@ -247,7 +245,7 @@ def test_redeliveries_come_before_new_messages(stream: Stream, consumer: Consume
     assert places(consumer.fetch(2)) == [(2, 2, 3), (1, 3, 4)]
 
 
-def test_num_pending_of_a_redelivery_counts_undelivered_messages(hasty: Consumer) -> None:
+def test_num_pending_of_redelivery_counts_undelivered_messages(hasty: Consumer) -> None:
     hasty.fetch(1)
     hasty.client.fence()
     [message] = hasty.fetch(1)
@@ -257,7 +255,7 @@ def test_num_pending_of_a_redelivery_counts_undelivered_messages(hasty: Consumer
     assert ack_fields(message)[3] == 3 - delivered
 
 
-def test_in_progress_extends_the_ack_wait(stream: Stream) -> None:
+def test_in_progress_extends_ack_wait(stream: Stream) -> None:
     consumer = stream.consumer(ack_policy="explicit", ack_wait=SECOND // 2)
     first, *_ = consumer.fetch(3)
     inbox = consumer.pull(batch=2, expires=10 * SECOND)
@@ -282,13 +280,13 @@ def test_nak_delay_postpones_redelivery(consumer: Consumer, payload: bytes) -> N
 
 
 @pytest.mark.parametrize("delay", [2**62, 2**63 - 1, -(2**63)])
-def test_endless_nak_delay_gets_a_reply(consumer: Consumer, delay: int) -> None:
+def test_endless_nak_delay_gets_reply(consumer: Consumer, delay: int) -> None:
     [message] = consumer.fetch(1)
     consumer.answer(message, b'-NAK {"delay":%d}' % delay)
     assert consumer.info()["num_ack_pending"] == 1
 
 
-def test_only_an_ack_pending_message_can_be_naked(consumer: Consumer) -> None:
+def test_only_ack_pending_message_can_be_naked(consumer: Consumer) -> None:
     [message] = consumer.fetch(1)
     consumer.answer(message)
     consumer.answer(message, b"-NAK")
@@ -359,7 +357,7 @@ def test_partial_purge_clears_what_it_removed_from_ack_pending(
 @pytest.mark.parametrize(
     ("body", "begin"), [(None, 2), ({}, 2), ({"seq": 1}, 1), ({"seq": 3}, 3), ({"seq": 9}, 9)]
 )
-def test_consumer_reset_starts_again_at_a_sequence(
+def test_consumer_reset_starts_again_at_sequence(
     stream: Stream, consumer: Consumer, body: dict[str, int] | None, begin: int
 ) -> None:
     messages = consumer.fetch(3)
@@ -380,12 +378,12 @@ def test_consumer_reset_before_its_start_is_refused(stream: Stream) -> None:
     assert json.dumps(refusal.description) == '"invalid reset: below start seq"'
 
 
-def test_only_some_deliver_policies_can_be_reset_to_a_sequence(stream: Stream) -> None:
+def test_only_some_deliver_policies_can_be_reset_to_sequence(stream: Stream) -> None:
     consumer = stream.consumer(deliver_policy="new")
     assert consumer.refused("RESET", {"seq": 1}).description == "invalid reset: not allowed"
 
 
-def test_reset_of_an_unknown_consumer_is_refused(stream: Stream) -> None:
+def test_reset_of_unknown_consumer_is_refused(stream: Stream) -> None:
     inbox = stream.client.subscribe()
     subject = f"{API}CONSUMER.RESET.{stream.name}.nope"
     stream.client.publish(subject, b"", reply=inbox.subject)

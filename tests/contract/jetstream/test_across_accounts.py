@@ -75,7 +75,7 @@ def ask(client: JetStream, api: str, body: object = None) -> Any:
     return client.request(f"shop.api.{api}", body).json
 
 
-def test_api_replies_under_an_imported_subject(login: Login) -> None:
+def test_api_replies_under_imported_subject(login: Login) -> None:
     orders(login)
     guest = login("guest")
     assert ask(guest, "STREAM.NAMES")["streams"] == ["ORDERS"]
@@ -84,7 +84,7 @@ def test_api_replies_under_an_imported_subject(login: Login) -> None:
 
 
 @pytest.mark.parametrize(("user", "is_shared"), [("guest", False), ("friend", True)])
-def test_audit_names_a_foreign_requester_as_far_as_it_is_shared(
+def test_audit_names_foreign_requester_as_far_as_it_is_shared(
     login: Login, user: str, is_shared: bool
 ) -> None:
     shop = orders(login, 0)
@@ -101,7 +101,7 @@ def test_audit_names_a_foreign_requester_as_far_as_it_is_shared(
     assert (client["acc"], client["svc"]) == (user.upper(), "SHOP")
 
 
-def test_a_publish_through_a_service_is_acknowledged(login: Login) -> None:
+def test_publish_through_service_is_acknowledged(login: Login) -> None:
     shop = orders(login, 0)
     answer = login("guest").publish_ack("buy.bread", b"2")
     assert (answer["stream"], answer["seq"]) == ("ORDERS", 1)
@@ -109,7 +109,7 @@ def test_a_publish_through_a_service_is_acknowledged(login: Login) -> None:
     assert stored["subject"] == "order.bread"
 
 
-def test_a_pull_brings_all_messages_of_a_batch_under_their_own_subjects(login: Login) -> None:
+def test_pull_brings_all_messages_of_batch_under_their_own_subjects(login: Login) -> None:
     orders(login)
     guest = login("guest")
     config = {"durable_name": "D", "ack_policy": "explicit"}
@@ -126,7 +126,7 @@ def test_a_pull_brings_all_messages_of_a_batch_under_their_own_subjects(login: L
     assert ask(guest, "CONSUMER.INFO.ORDERS.D")["num_ack_pending"] == 0
 
 
-def test_pull_ends_when_the_requester_unsubscribes(login: Login) -> None:
+def test_pull_ends_when_requester_unsubscribes(login: Login) -> None:
     shop = orders(login, 0)
     guest = login("guest")
     config = {"durable_name": "D", "ack_policy": "explicit"}
@@ -140,7 +140,7 @@ def test_pull_ends_when_the_requester_unsubscribes(login: Login) -> None:
     assert shop.done("CONSUMER.INFO.ORDERS.D")["num_pending"] == 1
 
 
-def test_a_push_consumer_delivers_to_an_imported_subject(login: Login) -> None:
+def test_push_consumer_delivers_to_imported_subject(login: Login) -> None:
     shop = orders(login)
     guest = login("guest")
     arriving = guest.subscribe("deliver.guest")
@@ -183,7 +183,7 @@ def test_stream_sources_from_another_account(login: Login, copy: str) -> None:
     branch.read_until(has_all, "all messages")
 
 
-def test_an_account_may_import_the_api_under_its_own_name(login: Login) -> None:
+def test_account_may_import_api_under_its_own_name(login: Login) -> None:
     orders(login)
     plain = login("plain")
     assert plain.done("STREAM.NAMES")["streams"] == ["ORDERS"]

@@ -62,7 +62,7 @@ def test_stream_lifecycle_has_advisories(jetstream: JetStream) -> None:
         }
 
 
-def test_creating_an_equal_stream_again_has_no_advisory(jetstream: JetStream) -> None:
+def test_creating_equal_stream_again_has_no_advisory(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     inbox = listen(jetstream, f"STREAM.*.{stream.name}")
     jetstream.stream(stream.name)
@@ -83,7 +83,7 @@ def test_consumer_lifecycle_has_advisories(stream: Stream) -> None:
         }
 
 
-def test_deleting_a_stream_sends_advisories_of_its_consumers(
+def test_deleting_stream_sends_advisories_of_its_consumers(
     stream: Stream, consumer: Consumer
 ) -> None:
     inbox = listen(stream.client, f"CONSUMER.DELETED.{stream.name}.>")
@@ -91,7 +91,7 @@ def test_deleting_a_stream_sends_advisories_of_its_consumers(
     assert heard(inbox)["consumer"] == consumer.name
 
 
-def test_nak_has_an_advisory(stream: Stream, consumer: Consumer) -> None:
+def test_nak_has_advisory(stream: Stream, consumer: Consumer) -> None:
     inbox = listen(stream.client, f"CONSUMER.MSG_NAKED.{stream.name}.{consumer.name}")
     stream.publish("a")
     consumer.answer(consumer.fetch(1)[0], b"-NAK")
@@ -109,7 +109,7 @@ def test_nak_has_an_advisory(stream: Stream, consumer: Consumer) -> None:
     ("payload", "more"),
     [(b"+TERM", {}), (b"+TERM it is broken", {"reason": "it is broken"})],
 )
-def test_termination_advisory_has_the_reason(
+def test_termination_advisory_has_reason(
     stream: Stream, consumer: Consumer, payload: bytes, more: dict[str, str]
 ) -> None:
     inbox = listen(stream.client, f"CONSUMER.MSG_TERMINATED.{stream.name}.{consumer.name}")
@@ -127,9 +127,7 @@ def test_termination_advisory_has_the_reason(
     }
 
 
-def test_deleting_an_ack_pending_message_has_an_advisory(
-    stream: Stream, consumer: Consumer
-) -> None:
+def test_deleting_ack_pending_message_has_advisory(stream: Stream, consumer: Consumer) -> None:
     inbox = listen(stream.client, f"CONSUMER.MSG_TERMINATED.{stream.name}.{consumer.name}")
     stream.publish("a")
     consumer.fetch(1)
@@ -168,7 +166,7 @@ def test_rollup_reports_removal_by_limit_and_of_single_messages(
         ({"filter": "a", "seq": 2}, [1]),
     ],
 )
-def test_purge_reports_a_message_only_if_it_removed_one(
+def test_purge_reports_message_only_if_it_removed_one(
     stream: Stream, consumer: Consumer, how: dict[str, Any], told: list[int]
 ) -> None:
     inbox = listen(stream.client, f"CONSUMER.MSG_TERMINATED.{stream.name}.{consumer.name}")
@@ -234,7 +232,7 @@ def test_pause_has_advisories(stream: Stream, consumer: Consumer) -> None:
     assert heard(inbox) == {**same, "paused": False, "pause_until": "0001-01-01T00:00:00Z"}
 
 
-def test_consumer_created_paused_has_a_pause_advisory(stream: Stream) -> None:
+def test_consumer_created_paused_has_pause_advisory(stream: Stream) -> None:
     inbox = listen(stream.client, f"CONSUMER.PAUSE.{stream.name}.*")
     stream.consumer("past", pause_until="2020-01-01T00:00:00Z")
     stream.consumer("ahead", pause_until="2099-01-01T00:00:00Z")
@@ -248,7 +246,7 @@ def test_consumer_created_paused_has_a_pause_advisory(stream: Stream) -> None:
 
 
 @pytest.mark.parametrize("policy", ["pinned_client", "overflow", "prioritized"])
-def test_unpin_has_an_advisory_even_without_a_pinned_client(stream: Stream, policy: str) -> None:
+def test_unpin_has_advisory_even_without_pinned_client(stream: Stream, policy: str) -> None:
     consumer = stream.consumer(ack_policy="explicit", priority_groups=["g"], priority_policy=policy)
     inbox = listen(stream.client, f"CONSUMER.UNPINNED.{stream.name}.{consumer.name}")
     consumer.call("UNPIN", {"group": "g"})
@@ -256,7 +254,7 @@ def test_unpin_has_an_advisory_even_without_a_pinned_client(stream: Stream, poli
     assert (told["group"], told["reason"]) == ("g", "admin")
 
 
-def test_pin_has_an_advisory(stream: Stream) -> None:
+def test_pin_has_advisory(stream: Stream) -> None:
     consumer = stream.consumer(
         ack_policy="explicit", priority_groups=["g"], priority_policy="pinned_client"
     )
@@ -279,7 +277,7 @@ def test_pin_has_an_advisory(stream: Stream) -> None:
     }
 
 
-def test_abandoned_batch_has_an_advisory(jetstream: JetStream) -> None:
+def test_abandoned_batch_has_advisory(jetstream: JetStream) -> None:
     stream = jetstream.stream(allow_atomic=True)
     inbox = listen(jetstream, f"STREAM.BATCH_ABANDONED.{stream.name}")
     for seq in ("1", "4"):
@@ -319,7 +317,7 @@ def test_every_api_request_is_audited_with_its_reply(jetstream: JetStream) -> No
     assert client["rtt"] > 0
 
 
-def test_a_request_of_the_server_itself_is_audited_with_its_account(jetstream: JetStream) -> None:
+def test_request_of_server_itself_is_audited_with_its_account(jetstream: JetStream) -> None:
     inbox = listen(jetstream, "API")
     origin = jetstream.stream()
     jetstream.stream(mirror={"name": origin.name})
@@ -327,7 +325,7 @@ def test_a_request_of_the_server_itself_is_audited_with_its_account(jetstream: J
     assert (event["client"]["acc"], event["client"]["kind"]) == ("$G", "JetStream")
 
 
-def test_a_refusal_is_audited_and_an_empty_request_left_out(jetstream: JetStream) -> None:
+def test_refusal_is_audited_and_empty_request_left_out(jetstream: JetStream) -> None:
     inbox = listen(jetstream, "API")
     jetstream.call("STREAM.INFO.nope")
     event = audited(jetstream, inbox, "STREAM.INFO.nope")
@@ -335,7 +333,7 @@ def test_a_refusal_is_audited_and_an_empty_request_left_out(jetstream: JetStream
     assert '"err_code":10059' in event["response"]
 
 
-def test_reading_a_message_is_audited_only_when_it_fails(stream: Stream) -> None:
+def test_reading_message_is_audited_only_when_it_fails(stream: Stream) -> None:
     inbox = listen(stream.client, "API")
     stream.publish("a")
     stream.get(seq=1)

@@ -141,7 +141,7 @@ def gaps(client: JetStream) -> Stream:
 
 
 @pytest.mark.parametrize("make", [work_queue, key_value, interest, emptied, gaps])
-def test_restored_stream_equals_the_original(
+def test_restored_stream_equals_original(
     jetstream: JetStream, another_server: ServerUnderTest, make: Callable[[JetStream], Stream]
 ) -> None:
     stream = make(jetstream)
@@ -175,7 +175,7 @@ def progress(client: JetStream, stream: str, consumer: str) -> Json:
     return {name: info[name] for name in names}
 
 
-def test_an_archive_of_an_old_server_is_restored(jetstream: JetStream) -> None:
+def test_archive_of_old_server_is_restored(jetstream: JetStream) -> None:
     told = json.loads(GOLDEN.with_suffix(".json").read_text())
     answer = restored(jetstream, told["config"], GOLDEN.read_bytes())
     assert "error" not in answer, answer
@@ -191,7 +191,7 @@ def test_an_archive_of_an_old_server_is_restored(jetstream: JetStream) -> None:
     stream.delete()
 
 
-def test_a_restored_stream_is_there_after_a_restart(
+def test_restored_stream_is_there_after_restart(
     own_server: Callable[..., ServerUnderTest],
 ) -> None:
     server = own_server()
@@ -215,7 +215,7 @@ def test_a_restored_stream_is_there_after_a_restart(
 # -- the way there
 
 
-def test_window_of_one_chunk_sends_one_chunk_at_a_time(jetstream: JetStream) -> None:
+def test_window_of_one_chunk_sends_one_chunk_at_time(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     noisy(stream, 20)
     _, inbox = asked(stream, window_size=CHUNK_BYTES)
@@ -227,7 +227,7 @@ def test_window_of_one_chunk_sends_one_chunk_at_a_time(jetstream: JetStream) -> 
     inbox.close()
 
 
-def test_messages_published_during_a_snapshot_are_not_in_it(jetstream: JetStream) -> None:
+def test_messages_published_during_snapshot_are_not_in_it(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     noisy(stream, 60)
     before = contents(stream)
@@ -239,7 +239,7 @@ def test_messages_published_during_a_snapshot_are_not_in_it(jetstream: JetStream
     assert contents(stream) == before
 
 
-def test_lost_receiver_ends_the_snapshot(jetstream: JetStream) -> None:
+def test_lost_receiver_ends_snapshot(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     noisy(stream, 20)
     events = jetstream.subscribe(f"$JS.EVENT.ADVISORY.STREAM.SNAPSHOT_COMPLETE.{stream.name}")
@@ -307,7 +307,7 @@ def test_incomplete_archive_is_refused_at_the_end(
     jetstream.call(f"STREAM.DELETE.{wanted['name']}")
 
 
-def test_a_sealed_stream_is_restored_sealed(
+def test_sealed_stream_is_restored_sealed(
     jetstream: JetStream, archive: tuple[Json, bytes]
 ) -> None:
     config, data = archive
@@ -342,7 +342,7 @@ def test_upload_subject_ends_with_its_restore(
     jetstream.done(f"STREAM.DELETE.{wanted['name']}")
 
 
-def test_restore_needs_a_valid_configuration(jetstream: JetStream) -> None:
+def test_restore_needs_valid_configuration(jetstream: JetStream) -> None:
     for config, code in [
         ({"retention": "interest", "max_msgs_per_subject": -1, "num_replicas": -1}, 10133),
         ({"subjects": ["a..b"]}, 10052),

@@ -62,7 +62,7 @@ def play(stream: Stream, messages: list[tuple[str, Headers]], commit: str = "1")
 # -- stored
 
 
-def test_messages_are_invisible_until_the_commit(stream: Stream) -> None:
+def test_messages_are_invisible_until_commit(stream: Stream) -> None:
     for seq in (1, 2):
         answer = send(stream, "b", seq)
         assert (answer.header, answer.payload) == (b"", b"")
@@ -73,7 +73,7 @@ def test_messages_are_invisible_until_the_commit(stream: Stream) -> None:
     assert stream.sequences() == [1, 2, 3]
 
 
-def test_headers_of_the_batch_are_stored(stream: Stream) -> None:
+def test_headers_of_batch_are_stored(stream: Stream) -> None:
     play(stream, [("a", {"Key": "1"}), ("b", {})])
     stored = [base64.b64decode(stream.get(seq=seq)["hdrs"]).decode() for seq in (1, 2)]
     assert "Nats-Batch-Sequence: 1\r\nKey: 1\r\n" in stored[0]
@@ -89,12 +89,12 @@ def test_end_of_batch_message_is_not_stored(stream: Stream) -> None:
     assert kept.endswith(b"Nats-Batch-Sequence: 2\r\nNats-Batch-Commit: 1\r\n\r\n")
 
 
-def test_a_batch_may_be_one_message(stream: Stream) -> None:
+def test_batch_may_be_one_message(stream: Stream) -> None:
     answer = send(stream, "b", 1, "a", "1").json
     assert answer == {"stream": stream.name, "seq": 1, "batch": "b", "count": 1}
 
 
-def test_messages_without_reply_are_part_of_the_batch(stream: Stream) -> None:
+def test_messages_without_reply_are_part_of_batch(stream: Stream) -> None:
     for seq in ("1", "2"):
         fields = {"Nats-Batch-Id": "b", "Nats-Batch-Sequence": seq}
         stream.client.publish(stream.subject("a"), b"x", headers=fields)
@@ -113,7 +113,7 @@ def test_batches_do_not_mix_and_get_consecutive_sequences(stream: Stream) -> Non
     assert "".join(subjects) == "ccbbbcaaa"
 
 
-def test_an_id_can_be_used_again(stream: Stream) -> None:
+def test_id_can_be_used_again(stream: Stream) -> None:
     for _ in range(2):
         send(stream, "b", 1)
         send(stream, "b", 2, "a", "1")
@@ -143,7 +143,7 @@ def test_empty_batch_id_means_no_batch(stream: Stream) -> None:
         (1, "1", {"Nats-Required-Api-Level": "9"}, LEVEL),
     ],
 )
-def test_batch_with_a_bad_start_is_refused_at_once(
+def test_batch_with_bad_start_is_refused_at_once(
     stream: Stream, seq: object, commit: str | None, headers: Headers, expected: Refusal
 ) -> None:
     assert refusal(send(stream, "b", seq, "a", commit, headers).json) == expected
@@ -254,7 +254,7 @@ FAULTY: list[tuple[str, list[tuple[str, Headers]], Refusal]] = [
 @pytest.mark.parametrize(
     ("messages", "expected"), [pytest.param(*rest, id=law) for law, *rest in FAULTY]
 )
-def test_one_invalid_message_refuses_the_whole_batch(
+def test_one_invalid_message_refuses_whole_batch(
     stream: Stream, messages: list[tuple[str, Headers]], expected: Refusal
 ) -> None:
     stream.publish("b")
@@ -275,7 +275,7 @@ def test_one_invalid_message_refuses_the_whole_batch(
         ([("q", {"Nats-Msg-Id": "1"}), ("q", {"Nats-Msg-Id": "2"})], [1, 2, 3, 4]),
     ],
 )
-def test_fulfilled_conditions_allow_the_batch(
+def test_fulfilled_conditions_allow_batch(
     stream: Stream, messages: list[tuple[str, Headers]], left: list[int]
 ) -> None:
     stream.fill("b", "c")
@@ -284,12 +284,12 @@ def test_fulfilled_conditions_allow_the_batch(
     assert stream.sequences() == left
 
 
-def test_message_ids_of_a_batch_are_deduplicated_later(stream: Stream) -> None:
+def test_message_ids_of_batch_are_deduplicated_later(stream: Stream) -> None:
     play(stream, [("a", {"Nats-Msg-Id": "1"}), ("b", {})])
     assert stream.publish("c", Nats_Msg_Id="1")["duplicate"] is True
 
 
-def test_a_consumer_gets_a_batch_in_order(stream: Stream) -> None:
+def test_consumer_gets_batch_in_order(stream: Stream) -> None:
     consumer = stream.consumer(ack_policy="explicit")
     waiting = consumer.pull(batch=3, expires=10_000_000_000)
     play(stream, [("a", {}), ("b", {}), ("c", {})])

@@ -80,7 +80,7 @@ async def initial(watcher: Any) -> list[tuple[str, Any, Any]]:
 
 
 @pytest.mark.parametrize("storage", STORAGES)
-async def test_a_value_is_put_got_and_deleted(
+async def test_value_is_put_got_and_deleted(
     jetstream_server: ServerUnderTest, storage: StorageType
 ) -> None:
     async with bucket(jetstream_server, storage=storage) as kv:
@@ -95,7 +95,7 @@ async def test_a_value_is_put_got_and_deleted(
             await kv.get("a")
 
 
-async def test_a_value_is_created_once_and_again_after_deletion(
+async def test_value_is_created_once_and_again_after_deletion(
     jetstream_server: ServerUnderTest,
 ) -> None:
     async with bucket(jetstream_server) as kv:
@@ -107,7 +107,7 @@ async def test_a_value_is_created_once_and_again_after_deletion(
         assert (await kv.get("a")).value == b"3"
 
 
-async def test_a_value_is_updated_only_from_its_revision(
+async def test_value_is_updated_only_from_its_revision(
     jetstream_server: ServerUnderTest,
 ) -> None:
     async with bucket(jetstream_server) as kv:
@@ -132,7 +132,7 @@ async def test_history_is_kept_up_to_its_limit(jetstream_server: ServerUnderTest
             await kv.get("b", revision=4)
 
 
-async def test_a_purge_leaves_one_marker(jetstream_server: ServerUnderTest) -> None:
+async def test_purge_leaves_one_marker(jetstream_server: ServerUnderTest) -> None:
     async with bucket(jetstream_server, history=5) as kv:
         for number in range(3):
             await kv.put("a", b"%d" % number)
@@ -165,7 +165,7 @@ async def test_watcher_sees_current_values_and_changes(jetstream_server: ServerU
         await watcher.stop()
 
 
-async def test_a_watcher_can_see_history(jetstream_server: ServerUnderTest) -> None:
+async def test_watcher_can_see_history(jetstream_server: ServerUnderTest) -> None:
     async with bucket(jetstream_server, history=5) as kv:
         for number in range(3):
             await kv.put("a", b"%d" % number)
@@ -174,7 +174,7 @@ async def test_a_watcher_can_see_history(jetstream_server: ServerUnderTest) -> N
         await watcher.stop()
 
 
-async def test_watcher_of_an_empty_bucket_is_up_to_date_at_once(
+async def test_watcher_of_empty_bucket_is_up_to_date_at_once(
     jetstream_server: ServerUnderTest,
 ) -> None:
     async with bucket(jetstream_server) as kv:
@@ -209,14 +209,14 @@ async def test_values_expire_with_their_ttl(jetstream_server: ServerUnderTest) -
         assert await eventually(gone)
 
 
-async def test_a_bucket_limits_its_values(jetstream_server: ServerUnderTest) -> None:
+async def test_bucket_limits_its_values(jetstream_server: ServerUnderTest) -> None:
     async with bucket(jetstream_server, max_value_size=100) as kv:
         await kv.put("a", b"x" * 10)
         with pytest.raises(Exception, match="message size exceeds maximum allowed"):
             await kv.put("a", b"x" * 200)
 
 
-async def test_a_bucket_is_found_by_name(jetstream_server: ServerUnderTest) -> None:
+async def test_bucket_is_found_by_name(jetstream_server: ServerUnderTest) -> None:
     async with bucket(jetstream_server) as kv, connected(jetstream_server) as other:
         await kv.put("a", b"1")
         name = (await kv.status()).bucket
@@ -248,7 +248,7 @@ async def test_object_round_trips(jetstream_server: ServerUnderTest, size: int) 
         assert result.info.digest == info.digest
 
 
-async def test_replacing_an_object_removes_its_old_chunks(
+async def test_replacing_object_removes_its_old_chunks(
     jetstream_server: ServerUnderTest,
 ) -> None:
     async with objects(jetstream_server) as store:
@@ -258,7 +258,7 @@ async def test_replacing_an_object_removes_its_old_chunks(
         assert (await store.status()).size < 10_000
 
 
-async def test_a_deleted_object_is_not_found(jetstream_server: ServerUnderTest) -> None:
+async def test_deleted_object_is_not_found(jetstream_server: ServerUnderTest) -> None:
     async with objects(jetstream_server) as store:
         await store.put("file", b"x")
         await store.delete("file")
@@ -285,7 +285,7 @@ async def test_sealed_object_store_refuses_writes(jetstream_server: ServerUnderT
 # -- streams
 
 
-async def test_a_stream_is_found_by_subject_and_consumed(
+async def test_stream_is_found_by_subject_and_consumed(
     jetstream_server: ServerUnderTest,
 ) -> None:
     async with connected(jetstream_server) as context:
@@ -306,7 +306,7 @@ async def test_a_stream_is_found_by_subject_and_consumed(
         await context.delete_stream(name)
 
 
-async def test_an_ordered_consumer_reads_a_stream_through(
+async def test_ordered_consumer_reads_stream_through(
     jetstream_server: ServerUnderTest,
 ) -> None:
     async with connected(jetstream_server) as context:
@@ -324,7 +324,7 @@ async def test_an_ordered_consumer_reads_a_stream_through(
         await context.delete_stream(name)
 
 
-async def test_a_push_subscription_is_shared_by_a_queue(
+async def test_push_subscription_is_shared_by_queue(
     jetstream_server: ServerUnderTest,
 ) -> None:
     async with connected(jetstream_server) as context:
@@ -345,7 +345,7 @@ async def test_a_push_subscription_is_shared_by_a_queue(
         await context.delete_stream(name)
 
 
-async def test_a_missing_message_is_not_found(jetstream_server: ServerUnderTest) -> None:
+async def test_missing_message_is_not_found(jetstream_server: ServerUnderTest) -> None:
     async with connected(jetstream_server) as context:
         name = unique("S")
         await context.add_stream(name=name, subjects=[f"{name}.>"], allow_direct=True)
@@ -358,7 +358,7 @@ async def test_a_missing_message_is_not_found(jetstream_server: ServerUnderTest)
         await context.delete_stream(name)
 
 
-async def test_a_consumer_made_by_hand_is_described(jetstream_server: ServerUnderTest) -> None:
+async def test_consumer_made_by_hand_is_described(jetstream_server: ServerUnderTest) -> None:
     async with connected(jetstream_server) as context:
         name = unique("S")
         await context.add_stream(name=name, subjects=[f"{name}.>"])

@@ -100,7 +100,7 @@ def test_lower_limit_removes_the_oldest_at_once(
 
 @pytest.mark.parametrize("storage", ["file", "memory"])
 @pytest.mark.parametrize("limit", [{"max_msgs": 3}, {"max_bytes": 220}])
-def test_stream_limit_applies_before_the_subject_limit(
+def test_stream_limit_applies_before_subject_limit(
     jetstream: JetStream, storage: str, limit: dict[str, Any]
 ) -> None:
     """Both in one update: a message that only the limit of subjects would spare is removed."""
@@ -111,7 +111,7 @@ def test_stream_limit_applies_before_the_subject_limit(
     assert stream.sequences() == [4, 5]
 
 
-def test_consumers_skip_messages_removed_by_a_limit(jetstream: JetStream) -> None:
+def test_consumers_skip_messages_removed_by_limit(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     stream.fill("a", "b", "c", "d", "e")
     consumer = stream.consumer(ack_policy="explicit")
@@ -131,7 +131,7 @@ def test_raised_limit_admits_more(jetstream: JetStream) -> None:
     stream.publish("b")
 
 
-def test_limit_that_removes_an_ack_pending_message_moves_the_ack_floor(
+def test_limit_that_removes_ack_pending_message_moves_ack_floor(
     jetstream: JetStream,
 ) -> None:
     stream = jetstream.stream(max_msgs=2)
@@ -148,7 +148,7 @@ def test_limit_that_removes_an_ack_pending_message_moves_the_ack_floor(
     assert (info["num_ack_pending"], info["ack_floor"]["stream_seq"]) == (1, 1)
 
 
-def test_rollup_of_all_moves_consumers_like_a_purge(jetstream: JetStream) -> None:
+def test_rollup_of_all_moves_consumers_like_purge(jetstream: JetStream) -> None:
     stream = jetstream.stream(allow_rollup_hdrs=True)
     stream.fill("a", "b", "c", "d")
     consumer = stream.consumer(ack_policy="explicit")
@@ -189,7 +189,7 @@ def test_released_subjects_are_free(jetstream: JetStream) -> None:
         ),
     ],
 )
-def test_feature_works_as_soon_as_an_update_allows_it(
+def test_feature_works_as_soon_as_update_allows_it(
     jetstream: JetStream, feature: str, headers: dict[str, str], err_code: int
 ) -> None:
     stream = jetstream.stream()

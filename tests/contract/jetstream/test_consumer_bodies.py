@@ -44,7 +44,7 @@ def invalid(text: str) -> Refusal:
         ("pinned", b"x", invalid("invalid character 'x' looking for beginning of value")),
     ],
 )
-def test_a_group_is_unpinned_by_name(
+def test_group_is_unpinned_by_name(
     jetstream: JetStream, consumer: str, body: bytes, refusal: Refusal | None
 ) -> None:
     stream = jetstream.stream(storage="memory")
@@ -89,7 +89,7 @@ def test_reset_body_is_one_json_value(jetstream: JetStream, body: bytes, fault: 
         jetstream.done(api, body)
 
 
-def test_reset_of_a_missing_consumer_gets_no_reply(jetstream: JetStream) -> None:
+def test_reset_of_missing_consumer_gets_no_reply(jetstream: JetStream) -> None:
     stream = jetstream.stream(storage="memory")
     inbox = jetstream.subscribe()
     for name in (f"{stream.name}.nope", "nope.nope"):
@@ -107,7 +107,7 @@ def test_reset_of_a_missing_consumer_gets_no_reply(jetstream: JetStream) -> None
         (b'{"pause_until":', "unexpected EOF"),
     ],
 )
-def test_a_pause_is_read_if_it_is_json(jetstream: JetStream, body: bytes, fault: str) -> None:
+def test_pause_is_read_if_it_is_json(jetstream: JetStream, body: bytes, fault: str) -> None:
     stream = jetstream.stream(storage="memory")
     consumer = stream.consumer()
     api = f"CONSUMER.PAUSE.{stream.name}.{consumer.name}"

@@ -93,7 +93,7 @@ def both(jetstream: JetStream) -> Both:
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=described)
-def test_every_fault_is_refused_with_the_recorded_error(both: Both, fault: Fault) -> None:
+def test_every_fault_is_refused_with_recorded_error(both: Both, fault: Fault) -> None:
     assert both.create("C", fault.config) == fault.refusal
 
 
@@ -107,7 +107,7 @@ def test_of_two_faults_both_servers_report_the_same(both: Both, first: int) -> N
 
 @pytest.mark.parametrize("kind", STREAMS)
 @pytest.mark.parametrize("policy", POOLS["ack_policy"][1:])
-def test_defaults_match_the_reference(jetstream: JetStream, kind: str, policy: str) -> None:
+def test_defaults_match_reference(jetstream: JetStream, kind: str, policy: str) -> None:
     both = Both(jetstream, kind)
     both.create("pull", {"ack_policy": policy})
     both.create("push", {"ack_policy": policy, "deliver_subject": "d", "filter_subject": "a"})
@@ -115,7 +115,7 @@ def test_defaults_match_the_reference(jetstream: JetStream, kind: str, policy: s
 
 @pytest.mark.parametrize("pedantic", [False, True], ids=["lenient", "pedantic"])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_random_configurations_match_the_reference(
+def test_random_configurations_match_reference(
     jetstream: JetStream, seed: int, pedantic: bool
 ) -> None:
     draw = random.Random(seed)
@@ -139,7 +139,7 @@ def test_random_configurations_match_the_reference(
         ("priority_timeout", -1, "priority_timeout must not be negative"),
     ],
 )
-def test_a_low_number_is_raised_or_refused_if_pedantic(
+def test_low_number_is_raised_or_refused_if_pedantic(
     both: Both, field: str, low: int, text: str
 ) -> None:
     refused = both.create("C", {field: low}, pedantic=True)
@@ -185,7 +185,7 @@ def test_consumer_name_in_subject_and_body_is_checked_alike(
 
 
 @pytest.mark.parametrize("form", ["CREATE.{s}.n.a.b", "DURABLE.CREATE.{s}.n", "CREATE.{s}"])
-def test_other_stream_in_the_body_is_reported_first(both: Both, form: str) -> None:
+def test_other_stream_in_body_is_reported_first(both: Both, form: str) -> None:
     config = {"durable_name": "x/y", "num_replicas": 9}
     subject = "CONSUMER." + form.format(s=both.name)
     refused = both.ask(subject, "", config, stream_name="other")
@@ -223,7 +223,7 @@ def test_bodies_are_read_alike(both: Both, body: Json) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_random_updates_match_the_reference(jetstream: JetStream, seed: int) -> None:
+def test_random_updates_match_reference(jetstream: JetStream, seed: int) -> None:
     draw = random.Random(seed)
     stream = Both(jetstream, draw.choice(["plain", "interest"]))
     for number in range(DRAWS):
@@ -278,7 +278,7 @@ def test_push_and_pull_consumers_cannot_be_converted(both: Both) -> None:
     assert waiting == Refusal(500, 10012, "max waiting can not be updated")
 
 
-def test_deliver_subject_with_a_subscriber_cannot_change(jetstream: JetStream, both: Both) -> None:
+def test_deliver_subject_with_subscriber_cannot_change(jetstream: JetStream, both: Both) -> None:
     target = f"{both.name}-d"
     both.create("C", {"deliver_subject": target})
     jetstream.subscribe(target)
@@ -289,7 +289,7 @@ def test_deliver_subject_with_a_subscriber_cannot_change(jetstream: JetStream, b
     assert refused == Refusal(400, 10013, "consumer name already in use")
 
 
-def test_create_accepts_only_an_equal_existing_consumer(both: Both) -> None:
+def test_create_accepts_only_equal_existing_consumer(both: Both) -> None:
     assert isinstance(both.create("C", {"description": "a"}, action="create"), dict)
     assert isinstance(both.create("C", {"description": "a"}, action="create"), dict)
     refused = both.create("C", {"description": "b"}, action="create")
@@ -298,7 +298,7 @@ def test_create_accepts_only_an_equal_existing_consumer(both: Both) -> None:
     assert missing == Refusal(400, 10149, "consumer does not exist")
 
 
-def test_a_consumer_without_durable_name_is_not_equal_to_its_own_request(both: Both) -> None:
+def test_consumer_without_durable_name_is_not_equal_to_its_own_request(both: Both) -> None:
     subject = f"CONSUMER.CREATE.{both.name}.E"
     both.ask(subject, "E", {}, action="create")
     again = both.ask(subject, "E", {}, action="create")
@@ -307,7 +307,7 @@ def test_a_consumer_without_durable_name_is_not_equal_to_its_own_request(both: B
     assert isinstance(stated, dict)
 
 
-def test_creating_again_does_not_change_a_pause(both: Both) -> None:
+def test_creating_again_does_not_change_pause(both: Both) -> None:
     both.create("C", {"pause_until": "2035-01-01T00:00:00Z"})
     again = both.create("C", {"pause_until": "2036-01-01T00:00:00Z"})
     assert isinstance(again, dict)
@@ -409,7 +409,7 @@ def test_limits_of_server_and_account_are_enforced(
     both.create("pedantic", config, pedantic=True)
 
 
-def test_max_consumers_of_the_account_applies_per_stream(
+def test_max_consumers_of_account_applies_per_stream(
     configured: Callable[..., JetStream],
 ) -> None:
     client = configured(LIMITED, user="u", **{"pass": "p"})

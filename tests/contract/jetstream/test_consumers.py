@@ -62,7 +62,7 @@ def create(stream: Stream, form: str, config: dict[str, Any], **more: Any) -> An
 # -- created
 
 
-def test_a_new_durable_consumer_is_described_in_full(stream: Stream) -> None:
+def test_new_durable_consumer_is_described_in_full(stream: Stream) -> None:
     created = stream.consumer("d", ack_policy="explicit").created
     assert TIME.fullmatch(created.pop("created"))
     assert TIME.fullmatch(created.pop("ts"))
@@ -106,7 +106,7 @@ def test_a_new_durable_consumer_is_described_in_full(stream: Stream) -> None:
     ]
 
 
-def test_an_ephemeral_consumer_gets_a_name_of_eight_letters(stream: Stream) -> None:
+def test_ephemeral_consumer_gets_name_of_eight_letters(stream: Stream) -> None:
     created = create(stream, "CREATE.{s}", {})
     assert re.fullmatch("[0-9A-Za-z]{8}", created["name"])
     assert "name" not in created["config"]
@@ -127,7 +127,7 @@ def test_an_ephemeral_consumer_gets_a_name_of_eight_letters(stream: Stream) -> N
         ("DURABLE.CREATE.{s}.x", {"durable_name": "x"}, "x"),
     ],
 )
-def test_a_consumer_is_created_by_name(
+def test_consumer_is_created_by_name(
     stream: Stream, form: str, config: dict[str, Any], name: str
 ) -> None:
     created = create(stream, form, config)
@@ -155,7 +155,7 @@ def test_subject_and_request_must_agree(
     assert Refusal(**create(stream, form, config)["error"]) == refusal
 
 
-def test_a_consumer_needs_a_stream(jetstream: JetStream) -> None:
+def test_consumer_needs_stream(jetstream: JetStream) -> None:
     body = {"stream_name": "nope", "config": {}}
     assert jetstream.refused("CONSUMER.CREATE.nope.x", body) == NO_STREAM
 
@@ -197,7 +197,7 @@ def test_action_field_decides_between_create_and_update(
         assert Refusal(**answer["error"]) == refusal
 
 
-def test_an_equal_consumer_created_again_keeps_its_state(stream: Stream) -> None:
+def test_equal_consumer_created_again_keeps_its_state(stream: Stream) -> None:
     consumer = stream.consumer("d", ack_policy="explicit")
     consumer.fetch(2)
     again = stream.consumer("d", ack_policy="explicit").created
@@ -205,7 +205,7 @@ def test_an_equal_consumer_created_again_keeps_its_state(stream: Stream) -> None
     assert again["num_ack_pending"] == 2
 
 
-def test_the_stream_counts_its_consumers(stream: Stream) -> None:
+def test_stream_counts_its_consumers(stream: Stream) -> None:
     for name in "abc":
         stream.consumer(name)
     assert stream.state()["consumer_count"] == 3
@@ -259,19 +259,19 @@ def test_deleted_consumer_is_not_found(stream: Stream) -> None:
     assert pull.status == "503"
 
 
-def test_an_idle_ephemeral_consumer_is_deleted(stream: Stream) -> None:
+def test_idle_ephemeral_consumer_is_deleted(stream: Stream) -> None:
     create(stream, "CREATE.{s}.x", {"inactive_threshold": 100 * MILLISECOND})
     info = f"CONSUMER.INFO.{stream.name}.x"
     until(lambda: "error" in stream.client.call(info), "it is gone")
 
 
-def test_durable_consumer_may_have_an_inactive_threshold(stream: Stream) -> None:
+def test_durable_consumer_may_have_inactive_threshold(stream: Stream) -> None:
     consumer = stream.consumer(inactive_threshold=100 * MILLISECOND)
     info = f"CONSUMER.INFO.{stream.name}.{consumer.name}"
     until(lambda: "error" in stream.client.call(info), "it is gone")
 
 
-def test_the_streams_limits_are_defaults_for_consumers(jetstream: JetStream) -> None:
+def test_streams_limits_are_defaults_for_consumers(jetstream: JetStream) -> None:
     limits = {"inactive_threshold": 60 * SECOND, "max_ack_pending": 7}
     stream = jetstream.stream(consumer_limits=limits)
     config = stream.consumer(ack_policy="explicit").created["config"]
@@ -361,14 +361,14 @@ def test_deliver_policy_sets_the_start(
     assert stream_sequences(consumer.available()) == later
 
 
-def test_a_start_time_selects_what_is_not_older(stream: Stream) -> None:
+def test_start_time_selects_what_is_not_older(stream: Stream) -> None:
     time = stream.get(seq=4)["time"]
     consumer = stream.consumer(deliver_policy="by_start_time", opt_start_time=time)
     assert stream_sequences(consumer.available()) == [4, 5]
 
 
 @pytest.mark.parametrize("policy", ["all", "last", "new", "last_per_subject"])
-def test_on_an_empty_stream_every_deliver_policy_starts_at_the_first_message(
+def test_on_empty_stream_every_deliver_policy_starts_at_the_first_message(
     jetstream: JetStream, policy: str
 ) -> None:
     stream = jetstream.stream()
@@ -377,7 +377,7 @@ def test_on_an_empty_stream_every_deliver_policy_starts_at_the_first_message(
     assert stream_sequences(consumer.available()) == [1]
 
 
-def test_consumer_starts_at_the_first_sequence_of_the_stream(jetstream: JetStream) -> None:
+def test_consumer_starts_at_the_first_sequence_of_stream(jetstream: JetStream) -> None:
     stream = jetstream.stream(max_msgs=2)
     stream.fill("a", "b", "c", "d")
     consumer = stream.consumer(deliver_policy="by_start_sequence", opt_start_seq=1)
@@ -394,7 +394,7 @@ def test_last_per_subject_is_evaluated_at_creation(stream: Stream) -> None:
 
 @pytest.mark.parametrize("seq", [4, 50])
 @pytest.mark.parametrize("policy", ["explicit", "all", "none"])
-def test_a_reset_beyond_the_end_waits_for_that_sequence(
+def test_reset_beyond_the_end_waits_for_that_sequence(
     jetstream: JetStream, policy: str, seq: int
 ) -> None:
     stream = jetstream.stream()

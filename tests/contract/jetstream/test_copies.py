@@ -104,7 +104,7 @@ def test_recreated_origin_is_copied_from_its_beginning(jetstream: JetStream) -> 
     assert copy.info()["sources"][0]["seq"] == 1
 
 
-def test_a_mirror_waits_until_a_new_origin_has_more_than_it_has(jetstream: JetStream) -> None:
+def test_mirror_waits_until_new_origin_has_more_than_it_has(jetstream: JetStream) -> None:
     origin = jetstream.stream(allow_direct=True)
     origin.fill("a", "b")
     mirror = jetstream.stream(mirror={"name": origin.name})
@@ -133,7 +133,7 @@ def test_mirror_serves_direct_gets_after_its_origin_is_deleted(jetstream: JetStr
 # -- what the origin lost
 
 
-def test_a_mirror_starts_where_its_origin_does(jetstream: JetStream) -> None:
+def test_mirror_starts_where_its_origin_does(jetstream: JetStream) -> None:
     origin = jetstream.stream(first_seq=1000)
     origin.fill("a", "b")
     mirror = jetstream.stream(mirror={"name": origin.name})
@@ -141,7 +141,7 @@ def test_a_mirror_starts_where_its_origin_does(jetstream: JetStream) -> None:
     assert mirror.state().get("num_deleted", 0) == 0
 
 
-def test_mirror_of_an_empty_stream_starts_at_the_origins_next_sequence(
+def test_mirror_of_empty_stream_starts_at_origins_next_sequence(
     jetstream: JetStream,
 ) -> None:
     origin = jetstream.stream()
@@ -154,7 +154,7 @@ def test_mirror_of_an_empty_stream_starts_at_the_origins_next_sequence(
     assert mirror.state()["first_seq"] == 4
 
 
-def test_messages_with_expectations_or_batches_do_not_reach_a_mirror(jetstream: JetStream) -> None:
+def test_messages_with_expectations_or_batches_do_not_reach_mirror(jetstream: JetStream) -> None:
     origin = jetstream.stream(allow_atomic=True)
     mirror = jetstream.stream(mirror={"name": origin.name})
     origin.publish("a", Nats_Expected_Stream=origin.name, Key="value")
@@ -165,7 +165,7 @@ def test_messages_with_expectations_or_batches_do_not_reach_a_mirror(jetstream: 
     assert header(mirror, 2) == b""
 
 
-def test_chain_of_copies_records_the_nearest_origin(jetstream: JetStream) -> None:
+def test_chain_of_copies_records_nearest_origin(jetstream: JetStream) -> None:
     origin = jetstream.stream()
     origin.fill("a")
     first = jetstream.stream(sources=[{"name": origin.name}])
@@ -183,7 +183,7 @@ def test_chain_of_copies_records_the_nearest_origin(jetstream: JetStream) -> Non
 
 
 @pytest.mark.parametrize("retention", ["workqueue", "interest"])
-def test_copied_messages_are_acked_at_the_origin(jetstream: JetStream, retention: str) -> None:
+def test_copied_messages_are_acked_at_origin(jetstream: JetStream, retention: str) -> None:
     origin = jetstream.stream(retention=retention)
     copy = jetstream.stream(sources=[{"name": origin.name}])
     consumers = f"CONSUMER.NAMES.{origin.name}"
@@ -210,7 +210,7 @@ def test_internal_consumer_is_deleted_with_its_copy(jetstream: JetStream) -> Non
     until(lambda: jetstream.done(consumers)["consumers"] == [], "neither reads", PATIENCE_SECONDS)
 
 
-def test_copy_may_use_an_existing_consumer(jetstream: JetStream) -> None:
+def test_copy_may_use_existing_consumer(jetstream: JetStream) -> None:
     origin = jetstream.stream(retention="workqueue")
     deliver = f"{origin.name}-copy.deliver"
     made = origin.consumer(
@@ -228,7 +228,7 @@ def test_copy_may_use_an_existing_consumer(jetstream: JetStream) -> None:
     until(lambda: origin.sequences() == [2], "copies are acknowledged", PATIENCE_SECONDS)
 
 
-def test_existing_consumer_of_a_copy_must_ack_by_flow_control(jetstream: JetStream) -> None:
+def test_existing_consumer_of_copy_must_ack_by_flow_control(jetstream: JetStream) -> None:
     origin = jetstream.stream()
     deliver = f"{origin.name}-copy.deliver"
     made = origin.consumer(ack_policy="none", deliver_subject=deliver)
@@ -275,7 +275,7 @@ def test_readded_source_resumes_at_its_position(jetstream: JetStream) -> None:
     assert [note(copy, seq)[1] for seq in range(1, 5)] == [b"1", b"2", b"3", b"4"]
 
 
-def test_one_origin_can_be_two_sources_of_a_stream(jetstream: JetStream) -> None:
+def test_one_origin_can_be_two_sources_of_stream(jetstream: JetStream) -> None:
     origin = jetstream.stream()
     origin.fill("a", "b")
     sources = [{"name": origin.name, "filter_subject": origin.subject(rest)} for rest in "ab"]
@@ -302,7 +302,7 @@ def test_bucket_can_source_from_another(jetstream: JetStream) -> None:
     assert copy.get(last_by_subj="$KV.second.key")["data"] == base64.b64encode(b"two").decode()
 
 
-async def test_sourced_bucket_works_with_the_client(jetstream: JetStream) -> None:
+async def test_sourced_bucket_works_with_client(jetstream: JetStream) -> None:
     client = await nats.connect(jetstream.server.url, allow_reconnect=False)
     with contextlib.closing(jetstream):
         context = client.jetstream()
@@ -324,7 +324,7 @@ async def test_sourced_bucket_works_with_the_client(jetstream: JetStream) -> Non
 # -- other domains
 
 
-def test_an_origin_is_reached_through_its_domain(
+def test_origin_is_reached_through_its_domain(
     configured: Callable[..., JetStream], with_jetstream: Implementation
 ) -> None:
     if with_jetstream.name == "reference":

@@ -29,7 +29,7 @@ def test_increments_are_summed_per_subject(jetstream: JetStream) -> None:
     assert stream.publish("b", Nats_Incr="-7")["val"] == "-7"
 
 
-def test_body_is_the_sum_and_the_header_keeps_the_increment(jetstream: JetStream) -> None:
+def test_body_is_sum_and_header_keeps_increment(jetstream: JetStream) -> None:
     stream = jetstream.stream(allow_msg_counter=True)
     stream.publish("a", Nats_Incr="2")
     stream.publish("a", Nats_Incr="+40", Other="kept")
@@ -38,7 +38,7 @@ def test_body_is_the_sum_and_the_header_keeps_the_increment(jetstream: JetStream
     assert base64.b64decode(message["hdrs"]) == b"NATS/1.0\r\nNats-Incr: +40\r\nOther: kept\r\n\r\n"
 
 
-def test_publish_ack_carries_the_sum_as_text(jetstream: JetStream) -> None:
+def test_publish_ack_carries_sum_as_text(jetstream: JetStream) -> None:
     stream = jetstream.stream(allow_msg_counter=True)
     answer = jetstream.request(stream.subject("a"), b"", {"Nats-Incr": "7"})
     assert answer.payload == b'{"stream":"%s","seq":1,"val":"7"}' % stream.name.encode()
@@ -74,12 +74,12 @@ def test_invalid_increment_is_refused(
     assert stream.publish("a", Nats_Incr="1")["val"] == "2"
 
 
-def test_counter_stream_refuses_a_message_without_header(jetstream: JetStream) -> None:
+def test_counter_stream_refuses_message_without_header(jetstream: JetStream) -> None:
     stream = jetstream.stream(allow_msg_counter=True)
     assert stream.refused("a", b"") == MISSING
 
 
-def test_an_increment_is_counted_once_per_id(jetstream: JetStream) -> None:
+def test_increment_is_counted_once_per_id(jetstream: JetStream) -> None:
     stream = jetstream.stream(allow_msg_counter=True)
     stream.publish("a", Nats_Incr="1", Nats_Msg_Id="1")
     again = stream.publish("a", Nats_Incr="1", Nats_Msg_Id="1")
@@ -87,14 +87,14 @@ def test_an_increment_is_counted_once_per_id(jetstream: JetStream) -> None:
     assert stream.publish("a", Nats_Incr="1")["val"] == "2"
 
 
-def test_purge_resets_the_counter(jetstream: JetStream) -> None:
+def test_purge_resets_counter(jetstream: JetStream) -> None:
     stream = jetstream.stream(allow_msg_counter=True)
     stream.publish("a", Nats_Incr="5")
     stream.purge(filter=stream.subject("a"))
     assert stream.publish("a", Nats_Incr="1")["val"] == "1"
 
 
-def test_only_the_last_message_of_a_counter_is_needed(jetstream: JetStream) -> None:
+def test_only_the_last_message_of_counter_is_needed(jetstream: JetStream) -> None:
     stream = jetstream.stream(allow_msg_counter=True, max_msgs_per_subject=1)
     for _ in range(5):
         stream.publish("a", Nats_Incr="2")

@@ -48,7 +48,7 @@ def sequences(answers: list[Message]) -> list[int]:
 # -- single messages
 
 
-def test_origin_headers_follow_the_messages_own_headers(jetstream: JetStream) -> None:
+def test_origin_headers_follow_messages_own_headers(jetstream: JetStream) -> None:
     stream = jetstream.stream(allow_direct=True)
     jetstream.publish_ack(stream.subject("a"), b"x", b"NATS/1.0\r\nB:2\r\nA: 1\r\n\r\n")
     [answer] = direct(stream, {"seq": 1})
@@ -62,7 +62,7 @@ def test_origin_headers_follow_the_messages_own_headers(jetstream: JetStream) ->
     assert answer.reply == ""
 
 
-def test_a_message_without_header_gets_one(jetstream: JetStream) -> None:
+def test_message_without_header_gets_one(jetstream: JetStream) -> None:
     stream = jetstream.stream(allow_direct=True)
     stream.publish("a", b"x")
     [answer] = direct(stream, {"seq": 1})
@@ -83,7 +83,7 @@ def test_request_can_exclude_headers(jetstream: JetStream) -> None:
 
 
 @pytest.mark.parametrize(("rest", "seq"), [("a", 6), ("*", 6), ("b", 4), (">", 6)])
-def test_the_last_message_of_a_subject_is_asked_for_by_subject(
+def test_last_message_of_subject_is_asked_for_by_subject(
     stream: Stream, rest: str, seq: int
 ) -> None:
     [answer] = direct(stream, None, f".{stream.subject(rest)}")
@@ -115,7 +115,7 @@ def test_the_last_message_of_a_subject_is_asked_for_by_subject(
         (b'{"batch":2,"next_by_subj":"{s}.nope"}', "", "404 Message Not Found"),
     ],
 )
-def test_request_without_a_match_gets_a_status(
+def test_request_without_match_gets_status(
     stream: Stream, body: bytes, rest: str, status: str
 ) -> None:
     request = body.replace(b"{s}", stream.name.encode())
@@ -150,7 +150,7 @@ def test_stream_without_allow_direct_has_no_responders(jetstream: JetStream) -> 
         ({"start_time": PAST, "batch": 2}, [1, 2], 3),
     ],
 )
-def test_a_batch_is_a_range_that_skips_deleted_messages(
+def test_batch_is_range_that_skips_deleted_messages(
     stream: Stream, body: dict[str, Any], expected: list[int], pending: int
 ) -> None:
     if "next_by_subj" in body:
@@ -168,7 +168,7 @@ def test_a_batch_is_a_range_that_skips_deleted_messages(
     ]
 
 
-def test_batch_ends_with_the_message_that_exceeds_max_bytes(jetstream: JetStream) -> None:
+def test_batch_ends_with_message_that_exceeds_max_bytes(jetstream: JetStream) -> None:
     stream = jetstream.stream(allow_direct=True)
     for _ in range(4):
         stream.publish("a", b"x" * 1000)
@@ -204,7 +204,7 @@ def test_last_messages_of_several_subjects_are_ordered_by_sequence(
     assert end.headers["Nats-UpTo-Sequence"] == str(up_to)
 
 
-def test_last_messages_can_be_read_as_of_a_time(stream: Stream) -> None:
+def test_last_messages_can_be_read_as_of_time(stream: Stream) -> None:
     time = stream.get(seq=5)["time"]
     body = {"multi_last": [stream.subject("*")], "up_to_time": time}
     *messages, end = direct(stream, body)

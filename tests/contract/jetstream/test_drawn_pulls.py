@@ -47,9 +47,7 @@ BREAKERS = b'{}[]",:\\tfn0-1.eE \n\x00\x1f\x7f\xc3\xa9\xff'
 
 @pytest.mark.parametrize("kind", CONFIGS)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_random_pull_requests_match_the_reference(
-    jetstream: JetStream, seed: int, kind: str
-) -> None:
+def test_random_pull_requests_match_reference(jetstream: JetStream, seed: int, kind: str) -> None:
     draw = random.Random(seed)
     stream = jetstream.stream(storage="memory")
     consumer = stream.consumer(**CONFIGS[kind])

@@ -81,7 +81,7 @@ def twin(request: pytest.FixtureRequest, jetstream: JetStream) -> Twin:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_random_direct_gets_match_the_reference(twin: Twin, seed: int) -> None:
+def test_random_direct_gets_match_reference(twin: Twin, seed: int) -> None:
     draw = random.Random(seed)
     client = twin.server.client
     for _ in range(DRAWS):
@@ -98,7 +98,7 @@ def test_random_direct_gets_match_the_reference(twin: Twin, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_random_api_requests_match_the_reference(twin: Twin, seed: int) -> None:
+def test_random_api_requests_match_reference(twin: Twin, seed: int) -> None:
     draw = random.Random(seed)
     for _ in range(DRAWS):
         body = twin.drawn(draw)

@@ -101,7 +101,7 @@ def test_end_of_batch_may_carry_no_message(stream: Stream) -> None:
     assert stream.state()["messages"] == 1
 
 
-def test_a_batch_may_be_one_message(stream: Stream) -> None:
+def test_batch_may_be_one_message(stream: Stream) -> None:
     batch = Batch(stream)
     batch.send(1, COMMIT)
     batch.ends(1, COMMIT, last=1, count=1)
@@ -125,7 +125,7 @@ def test_gap_can_be_reported_and_skipped(stream: Stream) -> None:
     batch.ends(5, COMMIT, last=3, count=5)
 
 
-def test_gap_can_end_the_batch(stream: Stream) -> None:
+def test_gap_can_end_batch(stream: Stream) -> None:
     batch = Batch(stream, gap="fail")
     batch.start()
     batch.send(4, APPEND)
@@ -148,7 +148,7 @@ def test_refused_message_can_be_reported_and_skipped(stream: Stream) -> None:
     batch.ends(2, COMMIT, last=1, count=1)
 
 
-def test_refused_message_can_end_the_batch(stream: Stream) -> None:
+def test_refused_message_can_end_batch(stream: Stream) -> None:
     batch = Batch(stream, gap="fail")
     batch.send(1, START, {"Nats-Expected-Last-Sequence": "7"})
     assert batch.said(1, START)["type"] == "ack"
@@ -170,7 +170,7 @@ def test_refused_message_can_end_the_batch(stream: Stream) -> None:
         (1, 9, BAD_PATTERN),
     ],
 )
-def test_message_that_does_not_start_a_batch_is_refused(
+def test_message_that_does_not_start_batch_is_refused(
     stream: Stream, seq: object, operation: int, expected: Refusal
 ) -> None:
     batch = Batch(stream)

@@ -72,7 +72,7 @@ def pin_of(message: Message) -> str:
         ),
     ],
 )
-def test_pull_request_must_match_the_group_policy(
+def test_pull_request_must_match_group_policy(
     stream: Stream, policy: str, body: dict[str, Any], status: str
 ) -> None:
     consumer = grouped(stream, policy)
@@ -83,7 +83,7 @@ def test_pull_request_must_match_the_group_policy(
 
 
 @pytest.mark.parametrize("policy", ["overflow", "pinned_client", "prioritized"])
-def test_info_shows_the_group(stream: Stream, policy: str) -> None:
+def test_info_shows_group(stream: Stream, policy: str) -> None:
     consumer = grouped(stream, policy)
     assert consumer.info()["priority_groups"] == [{"group": "g", "pinned_ts": ZERO_TIME}]
     config = consumer.created["config"]
@@ -120,7 +120,7 @@ def test_overflow_requests_are_served_above_min_pending(
 # -- pinned clients
 
 
-def test_the_first_client_is_pinned(stream: Stream) -> None:
+def test_first_client_is_pinned(stream: Stream) -> None:
     consumer = grouped(stream, "pinned_client")
     first, second = ask(consumer, LONG, batch=2).take(2)
     assert pin_of(first) == pin_of(second)
@@ -137,7 +137,7 @@ def test_other_clients_wait_while_one_is_pinned(stream: Stream) -> None:
     assert stream_sequences([ask(consumer, LONG, id=pin).next()]) == [2]
 
 
-def test_a_wrong_pin_is_refused(stream: Stream) -> None:
+def test_wrong_pin_is_refused(stream: Stream) -> None:
     consumer = grouped(stream, "pinned_client")
     ask(consumer, LONG).next()
     answer = ask(consumer, LONG, id="wrong").next()
@@ -177,20 +177,18 @@ def test_pin_expires_without_requests(stream: Stream) -> None:
         ({}, Refusal(400, 10025, "invalid JSON: consumer group not specified")),
     ],
 )
-def test_only_a_group_can_be_unpinned(
-    stream: Stream, body: dict[str, str], refusal: Refusal
-) -> None:
+def test_only_group_can_be_unpinned(stream: Stream, body: dict[str, str], refusal: Refusal) -> None:
     assert grouped(stream, "pinned_client").refused("UNPIN", body) == refusal
 
 
-def test_a_consumer_without_groups_has_nothing_to_unpin(stream: Stream) -> None:
+def test_consumer_without_groups_has_nothing_to_unpin(stream: Stream) -> None:
     assert stream.consumer().refused("UNPIN", {"group": "g"}) == NO_GROUP
 
 
 # -- priorities
 
 
-def test_the_lowest_priority_is_served_first(stream: Stream) -> None:
+def test_lowest_priority_is_served_first(stream: Stream) -> None:
     consumer = grouped(stream, "prioritized", deliver_policy="new")
     requests = [ask(consumer, LONG, priority=priority) for priority in (5, 1, 0)]
     until(lambda: consumer.info()["num_waiting"] == 3, "all wait")
@@ -224,14 +222,14 @@ def test_priorities_decide_between_requests_that_arrive_together(stream: Stream)
 # -- pauses
 
 
-def test_remaining_time_of_a_pause_fits_64_bits(stream: Stream) -> None:
+def test_remaining_time_of_pause_fits_64_bits(stream: Stream) -> None:
     consumer = stream.consumer(ack_policy="explicit")
     paused = consumer.call("PAUSE", {"pause_until": "9999-12-31T23:59:59Z"})
     assert paused["pause_remaining"] == 2**63 - 1
     assert consumer.info()["pause_remaining"] == 2**63 - 1
 
 
-def test_a_pause_stops_delivery_until_it_is_lifted(stream: Stream) -> None:
+def test_pause_stops_delivery_until_it_is_lifted(stream: Stream) -> None:
     consumer = stream.consumer(ack_policy="explicit")
     paused = consumer.call("PAUSE", {"pause_until": FAR})
     assert (paused["paused"], paused["pause_until"]) == (True, FAR)
@@ -267,7 +265,7 @@ def test_past_pause_time_is_no_pause(stream: Stream, body: bytes, until_time: st
     assert (answer["paused"], answer["pause_until"]) == (False, until_time)
 
 
-def test_pause_raises_the_required_api_level(stream: Stream) -> None:
+def test_pause_raises_required_api_level(stream: Stream) -> None:
     consumer = stream.consumer()
 
     def level() -> str:
@@ -282,7 +280,7 @@ def test_pause_raises_the_required_api_level(stream: Stream) -> None:
 
 
 @pytest.mark.parametrize("text", ["x", ""])
-def test_a_pause_needs_a_time(stream: Stream, text: str) -> None:
+def test_pause_needs_time(stream: Stream, text: str) -> None:
     refusal = stream.consumer().refused("PAUSE", {"pause_until": text})
     assert refusal[:2] == (400, 10025)
 
@@ -295,7 +293,7 @@ def test_consumer_can_be_created_paused(stream: Stream) -> None:
     assert inbox.next().status == "100 Idle Heartbeat"
 
 
-def test_update_keeps_a_pause(stream: Stream) -> None:
+def test_update_keeps_pause(stream: Stream) -> None:
     stream.consumer("d", ack_policy="explicit")
     updated = stream.consumer("d", ack_policy="explicit", pause_until=FAR)
     assert "paused" not in updated.info()

@@ -15,7 +15,7 @@ INVALID_JSON = 10025
 
 
 @pytest.mark.parametrize("body", bodies(), ids=lambda body: body.label)
-def test_json_error_matches_the_recorded_one(jetstream: JetStream, body: Body) -> None:
+def test_json_error_matches_recorded_one(jetstream: JetStream, body: Body) -> None:
     # Nothing here is called so: what is fine as JSON is refused for its name.
     answer = jetstream.refused("STREAM.CREATE.not-the-name-in-the-body", body.raw)
     if body.fault:

@@ -61,7 +61,7 @@ def test_purge_of_one_subject_among_many(jetstream: JetStream, storage: str) -> 
 
 
 @pytest.mark.parametrize("storage", STORAGES)
-def test_purge_up_to_a_sequence_and_of_everything_in_slices(
+def test_purge_up_to_sequence_and_of_everything_in_slices(
     jetstream: JetStream, storage: str
 ) -> None:
     stream = filled(jetstream.stream(storage=storage), MANY)
@@ -103,9 +103,7 @@ def test_rollup_in_slices(jetstream: JetStream, storage: str, which: str) -> Non
 
 
 @pytest.mark.parametrize("storage", STORAGES)
-def test_deleting_a_consumer_removes_messages_kept_for_it(
-    jetstream: JetStream, storage: str
-) -> None:
+def test_deleting_consumer_removes_messages_kept_for_it(jetstream: JetStream, storage: str) -> None:
     stream = jetstream.stream(storage=storage, retention="interest")
     kept = stream.consumer(ack_policy="explicit", filter_subject=stream.subject("k.1"))
     consumer = stream.consumer(ack_policy="explicit")

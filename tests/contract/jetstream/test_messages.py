@@ -78,7 +78,7 @@ def absolute(stream: Stream, body: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("body", "seq"), CHOICES)
-def test_a_message_is_chosen_by_sequence_subject_or_time(
+def test_message_is_chosen_by_sequence_subject_or_time(
     stream: Stream, body: dict[str, Any], seq: int | None
 ) -> None:
     request = absolute(stream, body)
@@ -94,7 +94,7 @@ def test_a_message_is_chosen_by_sequence_subject_or_time(
 
 
 @pytest.mark.parametrize("body", [*CONFLICTS, *ONLY_DIRECT])
-def test_a_request_that_does_not_choose_one_message_is_bad(
+def test_request_that_does_not_choose_one_message_is_bad(
     stream: Stream, body: dict[str, Any]
 ) -> None:
     request = absolute(stream, body)
@@ -102,21 +102,19 @@ def test_a_request_that_does_not_choose_one_message_is_bad(
 
 
 @pytest.mark.parametrize("body", CONFLICTS)
-def test_contradictory_direct_request_is_a_bad_request(
-    stream: Stream, body: dict[str, Any]
-) -> None:
+def test_contradictory_direct_request_is_bad_request(stream: Stream, body: dict[str, Any]) -> None:
     answer = stream.client.request(f"{API}DIRECT.GET.{stream.name}", absolute(stream, body))
     assert answer.header == b"NATS/1.0 408 Bad Request\r\n\r\n"
 
 
-def test_a_start_time_chooses_the_first_message_from_then_on(stream: Stream) -> None:
+def test_start_time_chooses_the_first_message_from_then_on(stream: Stream) -> None:
     time = stream.get(seq=4)["time"]
     assert stream.get(start_time=time)["seq"] == 4
     assert stream.get(start_time=time, next_by_subj=stream.subject("c"))["seq"] == 5
 
 
 @pytest.mark.parametrize("storage", STORAGES)
-def test_a_message_is_returned_with_header_payload_and_time(
+def test_message_is_returned_with_header_payload_and_time(
     jetstream: JetStream, storage: str
 ) -> None:
     stream = jetstream.stream(storage=storage)
@@ -148,7 +146,7 @@ def test_headers_can_be_excluded(jetstream: JetStream) -> None:
         (b'{"start_time":"x"}', 'parsing time "x" as "2006-01-02T15:04:05Z07:00"'),
     ],
 )
-def test_a_malformed_choice_is_invalid_json(jetstream: JetStream, body: bytes, text: str) -> None:
+def test_malformed_choice_is_invalid_json(jetstream: JetStream, body: bytes, text: str) -> None:
     stream = jetstream.stream()
     refusal = jetstream.refused(f"STREAM.MSG.GET.{stream.name}", body)
     assert refusal[:2] == (400, 10025)
@@ -159,7 +157,7 @@ def test_a_malformed_choice_is_invalid_json(jetstream: JetStream, body: bytes, t
 
 
 @pytest.mark.parametrize("no_erase", [True, False])
-def test_deleted_message_cannot_be_read_and_leaves_a_gap(stream: Stream, no_erase: bool) -> None:
+def test_deleted_message_cannot_be_read_and_leaves_gap(stream: Stream, no_erase: bool) -> None:
     answer = stream.client.done(
         f"STREAM.MSG.DELETE.{stream.name}", {"seq": 2, "no_erase": no_erase}
     )
@@ -176,7 +174,7 @@ def test_deleting_the_first_message_moves_the_first_sequence_past_gaps(stream: S
     assert (state["first_seq"], state.get("num_deleted", 0)) == (4, 0)
 
 
-def test_deleting_reduces_the_byte_count(stream: Stream) -> None:
+def test_deleting_reduces_byte_count(stream: Stream) -> None:
     before = stream.state()["bytes"]
     stream.publish("a", b"x" * 1000)
     stream.remove(6)

@@ -46,7 +46,7 @@ def subjects(stream: Stream) -> list[str]:
 # -- mirrors
 
 
-def test_a_mirror_keeps_sequences_times_and_gaps(jetstream: JetStream, origin: Stream) -> None:
+def test_mirror_keeps_sequences_times_and_gaps(jetstream: JetStream, origin: Stream) -> None:
     mirror = jetstream.stream(mirror={"name": origin.name})
     wait_for(mirror, [1, 3])
     assert [mirror.get(seq=seq) for seq in (1, 3)] == [origin.get(seq=seq) for seq in (1, 3)]
@@ -73,7 +73,7 @@ def test_mirror_reports_its_lag(jetstream: JetStream, origin: Stream) -> None:
     assert {key: told[key] for key in ("name", "lag")} == {"name": origin.name, "lag": 0}
 
 
-def test_mirror_without_origin_reports_an_error(jetstream: JetStream) -> None:
+def test_mirror_without_origin_reports_error(jetstream: JetStream) -> None:
     mirror = jetstream.stream(mirror={"name": "nope"})
     until(lambda: "error" in mirror.info()["mirror"], "the error is told", PATIENCE_SECONDS)
     told = mirror.info()["mirror"]
@@ -120,9 +120,7 @@ def test_mirror_has_its_own_limits(jetstream: JetStream, origin: Stream) -> None
     wait_for(mirror, [4])
 
 
-def test_mirror_keeps_messages_the_origin_removes_later(
-    jetstream: JetStream, origin: Stream
-) -> None:
+def test_mirror_keeps_messages_origin_removes_later(jetstream: JetStream, origin: Stream) -> None:
     mirror = jetstream.stream(mirror={"name": origin.name})
     wait_for(mirror, [1, 3])
     origin.purge()
@@ -130,7 +128,7 @@ def test_mirror_keeps_messages_the_origin_removes_later(
     wait_for(mirror, [1, 3, 4])
 
 
-def test_a_mirror_can_be_consumed(jetstream: JetStream, origin: Stream) -> None:
+def test_mirror_can_be_consumed(jetstream: JetStream, origin: Stream) -> None:
     mirror = jetstream.stream(mirror={"name": origin.name})
     consumer = mirror.consumer(ack_policy="explicit")
     messages = consumer.fetch(2)
@@ -172,7 +170,7 @@ def test_mirror_excludes_some_options(
     assert jetstream.refused("STREAM.CREATE.MIRROR", body).err_code == err_code
 
 
-def test_mirror_can_be_promoted_to_a_stream(jetstream: JetStream, origin: Stream) -> None:
+def test_mirror_can_be_promoted_to_stream(jetstream: JetStream, origin: Stream) -> None:
     mirror = jetstream.stream(mirror={"name": origin.name})
     wait_for(mirror, [1, 3])
     refusal = mirror.update_refused(mirror={"name": "other"})
@@ -186,7 +184,7 @@ def test_mirror_can_be_promoted_to_a_stream(jetstream: JetStream, origin: Stream
 # -- sources
 
 
-def test_sourced_message_has_a_new_sequence_and_an_origin_header(
+def test_sourced_message_has_new_sequence_and_origin_header(
     jetstream: JetStream, origin: Stream
 ) -> None:
     copy = jetstream.stream(sources=[{"name": origin.name}])
@@ -262,7 +260,7 @@ def _filled(value: Any, name: str) -> Any:
     return value.format(s=name) if isinstance(value, str) else value
 
 
-def test_source_with_a_future_start_time_copies_new_messages(
+def test_source_with_future_start_time_copies_new_messages(
     jetstream: JetStream, origin: Stream
 ) -> None:
     copy = jetstream.stream(sources=[{"name": origin.name, "opt_start_time": FUTURE}])
@@ -279,7 +277,7 @@ def test_expectation_headers_are_not_copied(jetstream: JetStream, origin: Stream
 
 
 @pytest.mark.parametrize(("window", "stored"), [(0, 4), (60 * SECOND, 3)])
-def test_sourced_duplicates_are_dropped_within_the_window(
+def test_sourced_duplicates_are_dropped_within_window(
     jetstream: JetStream, window: int, stored: int
 ) -> None:
     origins = [jetstream.stream() for _ in range(2)]
@@ -311,7 +309,7 @@ def test_source_listed_twice_is_refused(jetstream: JetStream, origin: Stream) ->
     assert jetstream.refused("STREAM.CREATE.TWICE", body).err_code == 10140
 
 
-def test_a_work_queue_can_be_a_source(jetstream: JetStream) -> None:
+def test_work_queue_can_be_source(jetstream: JetStream) -> None:
     origin = jetstream.stream(retention="workqueue")
     origin.fill("a", "b")
     copy = jetstream.stream(sources=[{"name": origin.name}])

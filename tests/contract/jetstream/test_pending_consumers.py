@@ -50,16 +50,14 @@ def codes(replies: list[Json]) -> list[int | None]:
     return [reply.get("error", {}).get("err_code") for reply in replies]
 
 
-def test_list_shows_consumers_whose_creation_was_requested_earlier(
-    jetstream: JetStream, name: str
-) -> None:
+def test_list_shows_consumers_requested_earlier(jetstream: JetStream, name: str) -> None:
     creations = [create(name, f"C{number:02}") for number in range(MANY)]
     *made, names = asked(jetstream, *creations, (f"CONSUMER.NAMES.{name}", None))
     assert [reply["name"] for reply in made] == [f"C{number:02}" for number in range(MANY)]
     assert names["consumers"] == [f"C{number:02}" for number in range(MANY)]
 
 
-def test_last_update_of_a_consumer_wins(jetstream: JetStream, name: str) -> None:
+def test_last_update_of_consumer_wins(jetstream: JetStream, name: str) -> None:
     changes = [create(name, "C", description=str(number)) for number in range(MANY)]
     *replies, info = asked(jetstream, *changes, (f"CONSUMER.INFO.{name}.C", None))
     said = [reply["config"]["description"] for reply in replies]
@@ -86,7 +84,7 @@ def test_consumer_is_recreated_after_deletion(jetstream: JetStream, name: str) -
     assert replies[3]["num_ack_pending"] == 0
 
 
-def test_consumers_being_written_count_towards_the_limit(jetstream: JetStream, name: str) -> None:
+def test_consumers_being_written_count_towards_limit(jetstream: JetStream, name: str) -> None:
     config = {"name": name, "subjects": [f"{name}.>"], "max_consumers": 2}
     jetstream.done(f"STREAM.DELETE.{name}")
     jetstream.done(f"STREAM.CREATE.{name}", config)

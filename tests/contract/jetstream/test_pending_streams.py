@@ -51,7 +51,7 @@ def test_stream_requested_twice_is_created_once(jetstream: JetStream) -> None:
     jetstream.done(f"STREAM.DELETE.{name}")
 
 
-def test_subjects_of_a_stream_being_created_are_reserved(jetstream: JetStream) -> None:
+def test_subjects_of_stream_being_created_are_reserved(jetstream: JetStream) -> None:
     one, other = unique("P"), unique("P")
     with JetStream(jetstream.server) as second:
         inbox, late = jetstream.subscribe(), second.subscribe()

@@ -67,7 +67,7 @@ def test_duplicate_is_acked_with_the_first_sequence(jetstream: JetStream) -> Non
     assert stream.state()["messages"] == 3
 
 
-def test_a_refusal_names_the_stream_and_no_sequence(jetstream: JetStream) -> None:
+def test_refusal_names_stream_and_no_sequence(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     answer = jetstream.request(stream.subject("a"), b"", {"Nats-Expected-Stream": "x"})
     assert answer.payload == (
@@ -90,7 +90,7 @@ def test_stream_with_no_ack_sends_no_publish_ack(jetstream: JetStream) -> None:
     assert inbox.waiting() == []
 
 
-def test_subscribers_receive_a_stored_message_unchanged(jetstream: JetStream) -> None:
+def test_subscribers_receive_stored_message_unchanged(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     heard = jetstream.subscribe(stream.subject(">"))
     header = encode_headers({"Nats-Msg-Id": "1"})
@@ -120,7 +120,7 @@ def test_any_bytes_are_stored(jetstream: JetStream, storage: str) -> None:
 
 
 @pytest.mark.parametrize(("storage", "overhead", "header"), [("file", 30, 4), ("memory", 16, 0)])
-def test_byte_count_depends_on_the_storage(
+def test_byte_count_depends_on_storage(
     jetstream: JetStream, storage: str, overhead: int, header: int
 ) -> None:
     stream = jetstream.stream(storage=storage)
@@ -136,7 +136,7 @@ def test_byte_count_depends_on_the_storage(
     "sent",
     [b"NATS/1.0 200 OK\r\nA: 1\r\n\r\n", b"NATS/1.0 503\r\nA: 1\r\n\r\n"],
 )
-def test_status_line_is_stripped_from_a_stored_header(jetstream: JetStream, sent: bytes) -> None:
+def test_status_line_is_stripped_from_stored_header(jetstream: JetStream, sent: bytes) -> None:
     stream = jetstream.stream()
     jetstream.publish_ack(stream.subject("a"), b"x", sent)
     assert base64.b64decode(stream.get(seq=1)["hdrs"]) == b"NATS/1.0\r\nA: 1\r\n\r\n"
@@ -217,7 +217,7 @@ def test_status_line_is_stripped_from_a_stored_header(jetstream: JetStream, sent
         ({"Nats-Incr": "x"}, Refusal(400, 10171, "message counter increment is invalid")),
     ],
 )
-def test_failed_expectation_refuses_the_message(
+def test_failed_expectation_refuses_message(
     jetstream: JetStream, headers: dict[str, str], expected: Refusal | None
 ) -> None:
     stream = jetstream.stream()
@@ -276,7 +276,7 @@ def test_subject_without_messages_has_last_sequence_zero(jetstream: JetStream) -
 # -- sizes
 
 
-def test_a_message_above_the_streams_size_is_refused(jetstream: JetStream) -> None:
+def test_message_above_streams_size_is_refused(jetstream: JetStream) -> None:
     stream = jetstream.stream(max_msg_size=100)
     stream.publish("a", b"x" * 100)
     too_large = Refusal(400, 10054, "message size exceeds maximum allowed")
@@ -286,7 +286,7 @@ def test_a_message_above_the_streams_size_is_refused(jetstream: JetStream) -> No
     assert stream.refused("a", b"x" * (101 - len(block)), block) == too_large
 
 
-def test_a_header_of_64_kib_is_refused(jetstream: JetStream) -> None:
+def test_header_of_64_kib_is_refused(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     room = 65535 - len(encode_headers({"A": ""}))
     stream.client.publish_ack(stream.subject("a"), b"", {"A": "x" * room})
@@ -297,7 +297,7 @@ def test_a_header_of_64_kib_is_refused(jetstream: JetStream) -> None:
 # -- duplicates
 
 
-def test_message_id_is_remembered_for_the_window(jetstream: JetStream) -> None:
+def test_message_id_is_remembered_for_window(jetstream: JetStream) -> None:
     stream = jetstream.stream(duplicate_window=100 * MILLISECOND)
     stream.publish("a", Nats_Msg_Id="1")
 

@@ -50,7 +50,7 @@ def pending(status: Message) -> tuple[int, int]:
 # -- messages
 
 
-def test_delivery_has_the_subject_and_a_reply_with_its_sequences(
+def test_delivery_has_subject_and_reply_with_its_sequences(
     stream: Stream, consumer: Consumer
 ) -> None:
     stream.publish("a", b"x", Key="value")
@@ -71,7 +71,7 @@ def test_message_without_header_is_delivered_without(stream: Stream, consumer: C
     "body",
     [b"", b"1", b"0", b"x", b"{}", b'{"batch":0}', b'{"batch":-1}', b'{"batch":1}', b'{"x":1}'],
 )
-def test_request_without_a_usable_body_pulls_one_message(
+def test_request_without_usable_body_pulls_one_message(
     stream: Stream, consumer: Consumer, body: bytes
 ) -> None:
     stream.fill("a", "b")
@@ -104,7 +104,7 @@ def test_waiting_requests_are_served_in_turn(stream: Stream, consumer: Consumer)
     assert stream_sequences(second.take(2)) == [2, 4]
 
 
-def test_request_without_a_subscriber_is_skipped(stream: Stream, consumer: Consumer) -> None:
+def test_request_without_subscriber_is_skipped(stream: Stream, consumer: Consumer) -> None:
     gone = consumer.pull(batch=5, expires=10 * SECOND)
     here = consumer.pull(batch=2, expires=10 * SECOND)
     until(lambda: consumer.info()["num_waiting"] == 2, "both wait")
@@ -113,7 +113,7 @@ def test_request_without_a_subscriber_is_skipped(stream: Stream, consumer: Consu
     assert stream_sequences(here.take(2)) == [1, 2]
 
 
-def test_headers_only_carries_the_payload_size(stream: Stream) -> None:
+def test_headers_only_carries_payload_size(stream: Stream) -> None:
     consumer = stream.consumer(headers_only=True)
     stream.publish("a", b"x" * 77, Key="value")
     stream.publish("a", b"xy")
@@ -126,7 +126,7 @@ def test_headers_only_carries_the_payload_size(stream: Stream) -> None:
 # -- the end of a request
 
 
-def test_no_wait_reports_the_end_of_the_stream(stream: Stream, consumer: Consumer) -> None:
+def test_no_wait_reports_the_end_of_stream(stream: Stream, consumer: Consumer) -> None:
     stream.fill("a", "b")
     for expected in ([1, 2], []):
         *messages, status = consumer.pull(batch=9, no_wait=True).until_status()
@@ -135,7 +135,7 @@ def test_no_wait_reports_the_end_of_the_stream(stream: Stream, consumer: Consume
         assert (status.reply, status.payload) == ("", b"")
 
 
-def test_a_full_batch_ends_without_a_status(stream: Stream, consumer: Consumer) -> None:
+def test_full_batch_ends_without_status(stream: Stream, consumer: Consumer) -> None:
     stream.fill("a", "b")
     inbox = consumer.pull(batch=2, no_wait=True)
     inbox.take(2)
@@ -143,7 +143,7 @@ def test_a_full_batch_ends_without_a_status(stream: Stream, consumer: Consumer) 
     assert inbox.waiting() == []
 
 
-def test_expired_request_reports_the_missing_messages(stream: Stream, consumer: Consumer) -> None:
+def test_expired_request_reports_missing_messages(stream: Stream, consumer: Consumer) -> None:
     stream.fill("a", "b")
     *messages, status = consumer.pull(batch=5, expires=SHORT).until_status()
     assert len(messages) == 2
@@ -163,7 +163,7 @@ def test_no_wait_with_expiry_waits_only_if_nothing_is_available(
     assert status.status == NO_MESSAGES
 
 
-def test_expired_request_reports_the_missing_bytes(stream: Stream, consumer: Consumer) -> None:
+def test_expired_request_reports_missing_bytes(stream: Stream, consumer: Consumer) -> None:
     stream.publish("a", b"x" * 500)
     inbox = consumer.pull(batch=5, max_bytes=5000, expires=SHORT)
     message, status = inbox.until_status()
@@ -172,7 +172,7 @@ def test_expired_request_reports_the_missing_bytes(stream: Stream, consumer: Con
     assert pending(status) == (4, 5000 - size)
 
 
-def test_a_message_that_is_too_large_ends_the_request(stream: Stream, consumer: Consumer) -> None:
+def test_message_that_is_too_large_ends_request(stream: Stream, consumer: Consumer) -> None:
     for _ in range(2):
         stream.publish("a", b"x" * 500)
     [status] = consumer.pull(batch=3, max_bytes=100, expires=SECOND).until_status()
@@ -184,7 +184,7 @@ def test_a_message_that_is_too_large_ends_the_request(stream: Stream, consumer: 
     assert pending(status) == (2, 700 - size)
 
 
-def test_full_batch_reports_the_remaining_bytes(stream: Stream, consumer: Consumer) -> None:
+def test_full_batch_reports_remaining_bytes(stream: Stream, consumer: Consumer) -> None:
     stream.publish("a", b"x" * 500)
     message, status = consumer.pull(batch=1, max_bytes=5000, expires=SECOND).until_status()
     assert status.status == "409 Batch Completed"
@@ -192,14 +192,14 @@ def test_full_batch_reports_the_remaining_bytes(stream: Stream, consumer: Consum
     assert pending(status) == (0, 5000 - size)
 
 
-def test_deleting_the_consumer_ends_waiting_requests(consumer: Consumer) -> None:
+def test_deleting_consumer_ends_waiting_requests(consumer: Consumer) -> None:
     inbox = consumer.pull(expires=10 * SECOND)
     until(lambda: consumer.info()["num_waiting"] == 1, "it waits")
     consumer.delete()
     assert inbox.next().header == b"NATS/1.0 409 Consumer Deleted\r\n\r\n"
 
 
-def test_deleting_the_stream_ends_waiting_requests(stream: Stream, consumer: Consumer) -> None:
+def test_deleting_stream_ends_waiting_requests(stream: Stream, consumer: Consumer) -> None:
     inbox = consumer.pull(expires=10 * SECOND)
     until(lambda: consumer.info()["num_waiting"] == 1, "it waits")
     stream.delete()
@@ -243,7 +243,7 @@ def test_waiting_request_gets_idle_heartbeats(stream: Stream, consumer: Consumer
         ({"priority": -1}, "400 Bad Request - Priority must be between 0 and 9"),
     ],
 )
-def test_bad_request_status_has_the_reason(
+def test_bad_request_status_has_reason(
     consumer: Consumer, body: dict[str, Any], status: str
 ) -> None:
     assert raw(consumer, body).header == f"NATS/1.0 {status}\r\n\r\n".encode()
@@ -268,7 +268,7 @@ def test_fields_for_other_consumers_may_be_ignored(
         ({"expires": 6 * SECOND, "max_bytes": 1001}, "409 Exceeded MaxRequestExpires of 5s"),
     ],
 )
-def test_a_request_above_the_consumers_caps_is_refused(
+def test_request_above_consumers_caps_is_refused(
     stream: Stream, body: dict[str, Any], status: str
 ) -> None:
     consumer = stream.consumer(max_batch=2, max_expires=5 * SECOND, max_bytes=1000)
@@ -294,12 +294,12 @@ def test_max_waiting_status_is_not_sent_to_requests_with_heartbeats(stream: Stre
     assert quiet.waiting() == []
 
 
-def test_a_push_consumer_cannot_be_pulled_from(stream: Stream) -> None:
+def test_push_consumer_cannot_be_pulled_from(stream: Stream) -> None:
     consumer = stream.consumer(deliver_subject=f"deliver.{stream.name}")
     assert raw(consumer, None).header == b"NATS/1.0 409 Consumer is push based\r\n\r\n"
 
 
-def test_an_unknown_consumer_has_no_responders(stream: Stream) -> None:
+def test_unknown_consumer_has_no_responders(stream: Stream) -> None:
     subject = f"{API}CONSUMER.MSG.NEXT.{stream.name}.nope"
     answer = stream.client.request(subject)
     assert answer.header == f"NATS/1.0 503\r\nNats-Subject: {subject}\r\n\r\n".encode()
@@ -319,7 +319,7 @@ def test_max_ack_pending_stops_delivery(stream: Stream) -> None:
     assert stream_sequences([inbox.next()]) == [3]
 
 
-def test_at_max_ack_pending_the_first_heartbeat_ends_a_no_wait_request(
+def test_at_max_ack_pending_the_first_heartbeat_ends_no_wait_request(
     stream: Stream,
 ) -> None:
     consumer = stream.consumer(ack_policy="explicit", max_ack_pending=2)
@@ -330,7 +330,7 @@ def test_at_max_ack_pending_the_first_heartbeat_ends_a_no_wait_request(
     assert status.header == b"NATS/1.0 404 No Messages\r\n\r\n"
 
 
-def test_at_max_ack_pending_a_heartbeat_of_another_request_ends_a_no_wait_request(
+def test_at_max_ack_pending_heartbeat_of_another_request_ends_no_wait_request(
     stream: Stream,
 ) -> None:
     consumer = stream.consumer(ack_policy="explicit", max_ack_pending=2)
@@ -343,7 +343,7 @@ def test_at_max_ack_pending_a_heartbeat_of_another_request_ends_a_no_wait_reques
     assert other.next().status == "100 Idle Heartbeat"
 
 
-def test_at_max_ack_pending_an_unserved_request_waits_until_it_expires(
+def test_at_max_ack_pending_unserved_request_waits_until_it_expires(
     stream: Stream,
 ) -> None:
     consumer = stream.consumer(ack_policy="explicit", max_ack_pending=1)

@@ -45,7 +45,7 @@ def next_status(inbox: Subscription, status: str) -> Message:
 # -- delivery
 
 
-def test_messages_are_pushed_as_soon_as_a_client_subscribes(stream: Stream) -> None:
+def test_messages_are_pushed_as_soon_as_client_subscribes(stream: Stream) -> None:
     stream.publish("a", b"x", Key="value")
     inbox = listen(stream)
     consumer = stream.consumer(deliver_subject=inbox.subject, ack_policy="explicit")
@@ -95,7 +95,7 @@ def test_ephemeral_consumer_is_deleted_without_interest(stream: Stream) -> None:
     until(lambda: "error" in stream.client.call(info), "it is gone")
 
 
-def test_deliver_subject_of_a_bound_consumer_cannot_change(stream: Stream) -> None:
+def test_deliver_subject_of_bound_consumer_cannot_change(stream: Stream) -> None:
     inbox = listen(stream)
     consumer = stream.consumer("d", deliver_subject=inbox.subject)
     until(lambda: bound(consumer), "it is bound")
@@ -108,7 +108,7 @@ def test_deliver_subject_of_a_bound_consumer_cannot_change(stream: Stream) -> No
     assert moved.info()["config"]["deliver_subject"] == elsewhere
 
 
-def test_deliver_group_is_served_as_a_queue_group(stream: Stream) -> None:
+def test_deliver_group_is_served_as_queue_group(stream: Stream) -> None:
     stream.fill("a", "b", "c", "d")
     subject = unique("deliver")
     plain = stream.client.subscribe(subject)
@@ -150,14 +150,14 @@ def test_rate_limit_slows_delivery_without_loss(stream: Stream) -> None:
     assert stream_sequences(inbox.take(5)) == [1, 2, 3, 4, 5]
 
 
-def test_replay_keeps_the_order(stream: Stream) -> None:
+def test_replay_keeps_order(stream: Stream) -> None:
     stream.fill("a", "b", "c")
     inbox = listen(stream)
     stream.consumer(deliver_subject=inbox.subject, replay_policy="original")
     assert stream_sequences(inbox.take(3)) == [1, 2, 3]
 
 
-def test_headers_only_carries_the_payload_size(stream: Stream) -> None:
+def test_headers_only_carries_payload_size(stream: Stream) -> None:
     stream.publish("a", b"x" * 9)
     inbox = listen(stream)
     stream.consumer(deliver_subject=inbox.subject, headers_only=True)
@@ -210,7 +210,7 @@ def flooded(stream: Stream, **config: Any) -> tuple[Subscription, Consumer]:
     return inbox, consumer
 
 
-def test_flow_control_stops_delivery_until_the_client_replies(stream: Stream) -> None:
+def test_flow_control_stops_delivery_until_client_replies(stream: Stream) -> None:
     inbox, consumer = flooded(stream)
     request = next_status(inbox, FLOW)
     start = re.escape(f"$JS.FC.{stream.name}.{consumer.name}.")
@@ -225,7 +225,7 @@ def test_flow_control_stops_delivery_until_the_client_replies(stream: Stream) ->
     assert stream_sequences([one for one in inbox.take(5) if not one.status])[0] == sent + 1
 
 
-def test_a_window_of_one_megabyte_is_sent_before_the_first_request(stream: Stream) -> None:
+def test_window_of_one_megabyte_is_sent_before_the_first_request(stream: Stream) -> None:
     inbox, _ = flooded(stream)
     before = []
     message = inbox.next()

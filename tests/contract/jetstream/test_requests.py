@@ -96,7 +96,7 @@ def test_without_jetstream_there_are_no_responders(
         ("STREAM.CANCEL_MOVE.{s}", NOT_CLUSTERED),
     ],
 )
-def test_request_about_a_missing_asset_is_refused(
+def test_request_about_missing_asset_is_refused(
     jetstream: JetStream, api: str, refusal: Refusal
 ) -> None:
     assert jetstream.refused(api.format(s=jetstream.stream().name)) == refusal
@@ -122,7 +122,7 @@ def test_request_about_a_missing_asset_is_refused(
         ("CONSUMER.INFO.nope.c", b"", {}),
     ],
 )
-def test_refusal_carries_the_required_fields_of_its_response_type(
+def test_refusal_carries_required_fields_of_its_response_type(
     jetstream: JetStream, api: str, body: bytes, more: dict[str, object]
 ) -> None:
     answer = jetstream.call(api.format(s=jetstream.stream().name), body)
@@ -176,7 +176,7 @@ def test_unexpected_body_is_refused_first(jetstream: JetStream, api: str, body: 
         "INFO",
     ],
 )
-def test_optional_body_that_is_not_an_object_is_ignored(
+def test_optional_body_that_is_not_object_is_ignored(
     jetstream: JetStream, api: str, body: bytes
 ) -> None:
     jetstream.done(api.format(s=jetstream.stream().name), body)
@@ -203,7 +203,7 @@ def test_optional_body_that_is_not_an_object_is_ignored(
         "CONSUMER.PAUSE.{s}.c",
     ],
 )
-def test_an_unknown_field_is_refused_by_name(jetstream: JetStream, api: str) -> None:
+def test_unknown_field_is_refused_by_name(jetstream: JetStream, api: str) -> None:
     refusal = jetstream.refused(api.format(s=jetstream.stream().name), b'{"x":1}')
     assert refusal == invalid('json: unknown field "x"')
 
@@ -236,7 +236,7 @@ def test_an_unknown_field_is_refused_by_name(jetstream: JetStream, api: str) -> 
         (b"}", "invalid character '}' looking for beginning of object key string at offset"),
     ],
 )
-def test_json_of_the_wrong_type_is_refused(jetstream: JetStream, more: bytes, text: str) -> None:
+def test_json_of_wrong_type_is_refused(jetstream: JetStream, more: bytes, text: str) -> None:
     code, err_code, description = jetstream.refused("STREAM.CREATE.N2", b'{"name":"N2",' + more)
     assert (code, err_code) == (400, 10025)
     assert description.startswith("invalid JSON: ")
@@ -274,7 +274,7 @@ def test_angle_brackets_and_ampersands_are_escaped(jetstream: JetStream) -> None
     "api",
     ["INFO", "STREAM.NAMES", "STREAM.INFO.{s}", "STREAM.CREATE.{s}", "CONSUMER.INFO.{s}.c"],
 )
-def test_required_api_level_above_the_servers_is_refused_first(
+def test_required_api_level_above_servers_is_refused_first(
     jetstream: JetStream, api: str, level: str
 ) -> None:
     stream = jetstream.stream()
@@ -288,7 +288,7 @@ def test_supported_api_level_is_accepted(jetstream: JetStream, level: str) -> No
 
 
 @pytest.mark.parametrize("level", ["6", "x"])
-def test_direct_get_above_the_api_level_is_refused_with_a_status(
+def test_direct_get_above_api_level_is_refused_with_status(
     jetstream: JetStream, level: str
 ) -> None:
     stream = jetstream.stream(allow_direct=True)
@@ -305,7 +305,7 @@ def test_direct_get_above_the_api_level_is_refused_with_a_status(
 # -- the account
 
 
-def test_the_account_counts_its_assets_and_requests(
+def test_account_counts_its_assets_and_requests(
     own_server: Callable[..., ServerUnderTest],
 ) -> None:
     with JetStream(own_server()) as jetstream:

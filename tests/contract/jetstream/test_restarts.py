@@ -131,7 +131,7 @@ def test_consumer_resumes_after_restart(server: ServerUnderTest) -> None:
 
 
 @pytest.mark.parametrize("seq", [1, 2, 10])
-def test_reset_beyond_an_empty_stream_survives_restart(server: ServerUnderTest, seq: int) -> None:
+def test_reset_beyond_empty_stream_survives_restart(server: ServerUnderTest, seq: int) -> None:
     with life(server) as client:
         client.stream("S").consumer("c", ack_policy="explicit").call("RESET", {"seq": seq})
     end(server)
@@ -141,7 +141,7 @@ def test_reset_beyond_an_empty_stream_survives_restart(server: ServerUnderTest, 
             assert (info[key]["consumer_seq"], info[key]["stream_seq"]) == (0, seq - 1)
 
 
-def test_restart_moves_a_consumer_back_to_the_end_of_its_stream(server: ServerUnderTest) -> None:
+def test_restart_moves_consumer_back_to_the_end_of_its_stream(server: ServerUnderTest) -> None:
     with life(server) as client:
         stream = client.stream("S")
         stream.fill("a", "b", "c")
@@ -271,7 +271,7 @@ def test_orderly_shutdown_ends_waiting_requests(server: ServerUnderTest) -> None
         assert status.fields == [("Nats-Pending-Messages", "3"), ("Nats-Pending-Bytes", "0")]
 
 
-def test_changed_first_sequence_does_not_move_an_empty_stream(server: ServerUnderTest) -> None:
+def test_changed_first_sequence_does_not_move_empty_stream(server: ServerUnderTest) -> None:
     with life(server) as client:
         stream = client.stream("S", first_seq=1000)
         stream.update(first_seq=77)

@@ -49,7 +49,7 @@ def test_max_bytes_removes_the_oldest(jetstream: JetStream, storage: str) -> Non
 
 
 @pytest.mark.parametrize("storage", STORAGES)
-def test_max_msgs_per_subject_removes_the_oldest_of_the_subject(
+def test_max_msgs_per_subject_removes_the_oldest_of_subject(
     jetstream: JetStream, storage: str
 ) -> None:
     stream = jetstream.stream(storage=storage, max_msgs_per_subject=2)
@@ -58,7 +58,7 @@ def test_max_msgs_per_subject_removes_the_oldest_of_the_subject(
     assert stream.state()["num_subjects"] == 3
 
 
-def test_subject_limit_applies_before_the_stream_limit(jetstream: JetStream) -> None:
+def test_subject_limit_applies_before_stream_limit(jetstream: JetStream) -> None:
     stream = jetstream.stream(max_msgs_per_subject=1, max_msgs=2)
     stream.fill("a", "b", "b")
     assert stream.sequences() == [1, 3]
@@ -128,7 +128,7 @@ def test_subject_limit_removes_its_oldest_unless_discard_new_per_subject(
         ({"max_msgs": 2, "max_msgs_per_subject": 2}, ["a", "b", "a"], None),
     ],
 )
-def test_full_stream_accepts_a_message_that_replaces_another(
+def test_full_stream_accepts_message_that_replaces_another(
     jetstream: JetStream, config: dict[str, Any], rests: list[str], outcome: list[int] | None
 ) -> None:
     stream = jetstream.stream(discard="new", **config)
@@ -163,7 +163,7 @@ def test_message_stays_until_all_interested_consumers_acked(jetstream: JetStream
     until(lambda: stream.sequences() == [], "it is gone")
 
 
-def test_only_a_consumer_whose_filter_matches_is_interested(jetstream: JetStream) -> None:
+def test_only_consumer_with_matching_filter_is_interested(jetstream: JetStream) -> None:
     stream = jetstream.stream(retention="interest")
     consumer = stream.consumer(ack_policy="explicit", filter_subject=stream.subject("a"))
     stream.fill("a", "b", "a")
@@ -173,7 +173,7 @@ def test_only_a_consumer_whose_filter_matches_is_interested(jetstream: JetStream
     until(lambda: stream.sequences() == [], "all are gone")
 
 
-def test_delivery_ends_interest_of_a_consumer_without_acks(jetstream: JetStream) -> None:
+def test_delivery_ends_interest_of_consumer_without_acks(jetstream: JetStream) -> None:
     stream = jetstream.stream(retention="interest")
     consumer = stream.consumer(ack_policy="none")
     stream.fill("a", "b")
@@ -348,7 +348,7 @@ def test_expired_work_is_not_delivered(jetstream: JetStream) -> None:
         ({"filter": ">", "keep": 1}, 0),
     ],
 )
-def test_purge_of_an_empty_stream_sets_its_first_sequence_only_without_filter(
+def test_purge_of_empty_stream_sets_its_first_sequence_only_without_filter(
     jetstream: JetStream, storage: str, body: dict[str, Any], first: int
 ) -> None:
     stream = jetstream.stream(storage=storage)

@@ -91,7 +91,7 @@ def subjects(stream: Stream) -> dict[str, int]:
         "0 10-30/5 0 * * *",
     ],
 )
-def test_a_schedule_is_a_time_an_interval_or_a_cron_line(stream: Stream, pattern: str) -> None:
+def test_schedule_is_time_interval_or_cron_line(stream: Stream, pattern: str) -> None:
     assert schedule(stream, "s", pattern, Target="{s}.out") == 1
     assert subjects(stream) == {"s": 1}
 
@@ -170,7 +170,7 @@ def test_schedule_headers_are_checked(
         ({"Nats-Scheduler": "x"}, SCHEDULER),
     ],
 )
-def test_other_headers_of_a_schedule_are_checked(
+def test_other_headers_of_schedule_are_checked(
     stream: Stream, headers: dict[str, str], expected: Refusal | None
 ) -> None:
     fields = {"Nats-Schedule": HOURLY, "Nats-Schedule-Target": stream.subject("out"), **headers}
@@ -178,7 +178,7 @@ def test_other_headers_of_a_schedule_are_checked(
     assert (refusal(answer) if "error" in answer else None) == expected
 
 
-def test_new_schedule_of_a_subject_replaces_the_old_one(stream: Stream) -> None:
+def test_new_schedule_of_subject_replaces_old_one(stream: Stream) -> None:
     for seq in (1, 2, 3):
         assert schedule(stream, "s", HOURLY, Target="{s}.out") == seq
     assert stream.sequences() == [3]
@@ -240,14 +240,14 @@ def test_schedule_can_publish_the_last_message_of_another_subject(stream: Stream
     assert b"Nats-TTL" not in header
 
 
-def test_a_schedule_is_cancelled_by_name(stream: Stream) -> None:
+def test_schedule_is_cancelled_by_name(stream: Stream) -> None:
     schedule(stream, "s", HOURLY, Target="{s}.out")
     fields = {"Nats-Schedule-Next": "purge", "Nats-Scheduler": stream.subject("s")}
     stream.client.publish_ack(stream.subject("note"), b"", fields)
     assert subjects(stream) == {"note": 1}
 
 
-def test_a_removed_schedule_does_not_fire(stream: Stream) -> None:
+def test_removed_schedule_does_not_fire(stream: Stream) -> None:
     schedule(stream, "s", soon(), Target="{s}.out")
     schedule(stream, "later", soon(), Target="{s}.out2")
     stream.remove(1)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from support.assets import JetStream
 
 
-def test_replies_match_the_published_schemas() -> None:
+def test_replies_match_published_schemas() -> None:
     if SCHEMAS is None:
         pytest.skip("PENSTOCK_SCHEMAS names no schemas: shapes of answers go unchecked")
     assert (SCHEMAS / "api" / "v1" / "stream_create_response.json").exists()

@@ -85,7 +85,7 @@ def stream(request: pytest.FixtureRequest, jetstream: JetStream) -> Stream:
     return made
 
 
-def test_an_archive_holds_the_stream_as_it_was(stream: Stream) -> None:
+def test_archive_holds_stream_as_it_was(stream: Stream) -> None:
     archive = take(stream)
     assert archive.data.startswith(ARCHIVE_START)
     assert b"NATSARC1" in archive.chunks[0]
@@ -116,9 +116,7 @@ def test_archive_can_exclude_consumers(jetstream: JetStream, stream: Stream) -> 
     assert jetstream.done(f"CONSUMER.NAMES.{stream.name}")["consumers"] == []
 
 
-def test_an_archive_can_be_restored_under_another_name(
-    jetstream: JetStream, stream: Stream
-) -> None:
+def test_archive_can_be_restored_under_another_name(jetstream: JetStream, stream: Stream) -> None:
     archive = take(stream)
     before = contents(stream)
     name = unique("S")
@@ -128,7 +126,7 @@ def test_an_archive_can_be_restored_under_another_name(
     jetstream.done(f"STREAM.DELETE.{name}")
 
 
-def test_an_archive_moves_between_servers(stream: Stream, another_server: ServerUnderTest) -> None:
+def test_archive_moves_between_servers(stream: Stream, another_server: ServerUnderTest) -> None:
     archive = take(stream)
     with JetStream(another_server) as there:
         answer = restore(there, archive.config, archive, archive.data)
@@ -170,13 +168,13 @@ def test_broken_archive_creates_no_stream(jetstream: JetStream, stream: Stream) 
 
 
 @pytest.mark.parametrize("subject", ["", "x.*", "x..y", "a b"])
-def test_snapshot_needs_a_deliver_subject(jetstream: JetStream, subject: str) -> None:
+def test_snapshot_needs_deliver_subject(jetstream: JetStream, subject: str) -> None:
     stream = jetstream.stream()
     request = {"deliver_subject": subject}
     assert jetstream.refused(f"STREAM.SNAPSHOT.{stream.name}", request) == BAD_SUBJECT
 
 
-def test_snapshot_of_a_missing_stream_is_refused(jetstream: JetStream) -> None:
+def test_snapshot_of_missing_stream_is_refused(jetstream: JetStream) -> None:
     refusal = jetstream.refused("STREAM.SNAPSHOT.nope", {"deliver_subject": "x"})
     assert refusal.err_code == 10059
 
@@ -199,7 +197,7 @@ def test_snapshots_and_restores_have_advisories(jetstream: JetStream) -> None:
     assert events["RESTORE_COMPLETE"]["bytes"] == len(archive.data)
 
 
-def test_snapshot_without_a_receiver_ends(jetstream: JetStream, stream: Stream) -> None:
+def test_snapshot_without_receiver_ends(jetstream: JetStream, stream: Stream) -> None:
     subject = unique("nowhere")
     request = {"deliver_subject": subject, "chunk_size": CHUNK_BYTES}
     answer = jetstream.request(f"{API}STREAM.SNAPSHOT.{stream.name}", request).json

@@ -32,7 +32,7 @@ FULL = Refusal(503, 10077, "maximum messages exceeded")
         (b"Nats-Msg-Idx: x", False),
     ],
 )
-def test_a_header_is_found_by_its_exact_name_and_the_first_one_counts(
+def test_header_is_found_by_its_exact_name_and_the_first_one_counts(
     jetstream: JetStream, header: bytes, known: bool
 ) -> None:
     stream = jetstream.stream()
@@ -42,7 +42,7 @@ def test_a_header_is_found_by_its_exact_name_and_the_first_one_counts(
     assert answer.get("duplicate", False) is known
 
 
-def test_an_empty_header_is_kept(jetstream: JetStream) -> None:
+def test_empty_header_is_kept(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     jetstream.publish_ack(stream.subject("a"), b"x", b"NATS/1.0\r\n\r\n")
     assert stream.state()["messages"] == 1
@@ -59,7 +59,7 @@ def test_an_empty_header_is_kept(jetstream: JetStream) -> None:
         ({"max_msgs": 1}, "all", FULL),
     ],
 )
-def test_rollup_is_accepted_in_a_full_stream(
+def test_rollup_is_accepted_in_full_stream(
     jetstream: JetStream, config: dict[str, Any], rollup: str, refusal: Refusal | None
 ) -> None:
     stream = jetstream.stream(discard="new", allow_rollup_hdrs=True, **config)
@@ -71,7 +71,7 @@ def test_rollup_is_accepted_in_a_full_stream(
     assert stream.sequences() == [2]
 
 
-def test_duplicate_is_reported_before_a_full_stream(jetstream: JetStream) -> None:
+def test_duplicate_is_reported_before_full_stream(jetstream: JetStream) -> None:
     stream = jetstream.stream(discard="new", max_msgs=1)
     stream.publish("a", Nats_Msg_Id="1")
     assert stream.publish("a", Nats_Msg_Id="1")["duplicate"] is True
@@ -80,13 +80,13 @@ def test_duplicate_is_reported_before_a_full_stream(jetstream: JetStream) -> Non
     assert stream.publish("a", Nats_Msg_Id="2")["seq"] == 2
 
 
-def test_oversized_message_is_reported_before_a_full_stream(jetstream: JetStream) -> None:
+def test_oversized_message_is_reported_before_full_stream(jetstream: JetStream) -> None:
     stream = jetstream.stream(discard="new", max_msgs=1, max_msg_size=10)
     stream.publish("a")
     assert stream.refused("a", b"x" * 11).err_code == 10054
 
 
-def test_sizes_count_the_header_as_sent(jetstream: JetStream) -> None:
+def test_sizes_count_header_as_sent(jetstream: JetStream) -> None:
     block = encode_headers({"A": "1"})
     stream = jetstream.stream(max_msg_size=len(block))
     jetstream.publish_ack(stream.subject("a"), b"", block)
@@ -108,7 +108,7 @@ def test_no_wait_request_is_kept_at_max_ack_pending(jetstream: JetStream) -> Non
     assert inbox.next().payload == b"m2"
 
 
-def test_expiry_ends_a_request_at_max_ack_pending(jetstream: JetStream) -> None:
+def test_expiry_ends_request_at_max_ack_pending(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     consumer = stream.consumer(ack_policy="explicit", max_ack_pending=1)
     stream.fill("a", "b")
@@ -126,7 +126,7 @@ def test_unserved_no_wait_request_is_not_queued(jetstream: JetStream) -> None:
     assert first.next().payload == b"x"
 
 
-def test_max_bytes_without_a_batch_ends_after_one_message(jetstream: JetStream) -> None:
+def test_max_bytes_without_batch_ends_after_one_message(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     stream.publish("a", b"x" * 100)
     consumer = stream.consumer()

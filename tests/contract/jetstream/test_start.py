@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from support.servers import Implementation, ServerPool
 
 
-def test_store_directory_that_is_a_file_is_refused(
+def test_store_directory_that_is_file_is_refused(
     pool: ServerPool, with_jetstream: Implementation, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("")

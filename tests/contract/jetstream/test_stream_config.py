@@ -123,7 +123,7 @@ def both(configured: Callable[..., JetStream]) -> Iterator[Both]:
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.label)
-def test_every_fault_is_refused_with_the_recorded_error(both: Both, fault: Fault) -> None:
+def test_every_fault_is_refused_with_recorded_error(both: Both, fault: Fault) -> None:
     assert both.create(fault.config) == fault.refusal
 
 
@@ -137,14 +137,14 @@ def test_of_two_faults_both_servers_report_the_same(both: Both, first: int) -> N
 
 
 @pytest.mark.parametrize("pedantic", [False, True], ids=["lenient", "pedantic"])
-def test_defaults_match_the_reference(both: Both, pedantic: bool) -> None:
+def test_defaults_match_reference(both: Both, pedantic: bool) -> None:
     for config in [{}, *GOOD]:
         both.create({**config, "pedantic": pedantic})
         both.delete()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_random_configurations_match_the_reference(both: Both, seed: int) -> None:
+def test_random_configurations_match_reference(both: Both, seed: int) -> None:
     draw = random.Random(seed)
     for _ in range(DRAWS):
         both.create(drawn(draw, draw.randint(1, 4)))
@@ -160,11 +160,11 @@ def test_random_configurations_match_the_reference(both: Both, seed: int) -> Non
     ],
     ids=["slash", "backslash", "long"],
 )
-def test_stream_name_must_be_a_valid_file_name(both: Both, name: str, refused: Refusal) -> None:
+def test_stream_name_must_be_valid_file_name(both: Both, name: str, refused: Refusal) -> None:
     assert both.create({}, name) == refused
 
 
-def test_creating_an_equal_stream_succeeds_and_another_is_refused(both: Both) -> None:
+def test_creating_equal_stream_succeeds_and_another_is_refused(both: Both) -> None:
     config = {"subjects": ["a", "b"], "max_age": 600 * SECOND, "metadata": {"k": "v"}}
     assert both.create(config) == both.create(config)
     in_use = "stream name already in use with a different configuration"
@@ -199,7 +199,7 @@ def test_stream_reports_its_required_api_level(both: Both, config: Json, level: 
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_random_updates_match_the_reference(both: Both, seed: int) -> None:
+def test_random_updates_match_reference(both: Both, seed: int) -> None:
     draw = random.Random(seed)
     for _ in range(DRAWS):
         before = drawn(draw, draw.randint(0, 2))
@@ -276,7 +276,7 @@ def test_mirror_can_only_be_promoted(both: Both) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_reservations_of_account_and_server_match_the_reference(
+def test_reservations_of_account_and_server_match_reference(
     configured: Callable[..., JetStream], seed: int
 ) -> None:
     both = Both(

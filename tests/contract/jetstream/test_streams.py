@@ -74,7 +74,7 @@ def own_metadata(jetstream: JetStream) -> dict[str, str]:
 # -- created
 
 
-def test_a_new_stream_is_described_in_full_and_in_this_order(jetstream: JetStream) -> None:
+def test_new_stream_is_described_in_full_and_in_this_order(jetstream: JetStream) -> None:
     created = jetstream.stream().created
     name = created["config"]["name"]
     assert TIME.fullmatch(created.pop("created"))
@@ -94,14 +94,14 @@ def test_a_new_stream_is_described_in_full_and_in_this_order(jetstream: JetStrea
     assert [*created["state"]] == [*EMPTY_STATE]
 
 
-def test_a_stream_without_subjects_captures_its_name(jetstream: JetStream) -> None:
+def test_stream_without_subjects_captures_its_name(jetstream: JetStream) -> None:
     name = unique("S")
     stream = jetstream.stream(name, subjects=[])
     assert stream.config["subjects"] == [name]
     assert jetstream.publish_ack(name) == {"stream": name, "seq": 1}
 
 
-def test_creating_an_equal_stream_again_succeeds(jetstream: JetStream) -> None:
+def test_creating_equal_stream_again_succeeds(jetstream: JetStream) -> None:
     stream = jetstream.stream(max_msgs=5)
     stream.publish("a")
     config = {"name": stream.name, "subjects": [f"{stream.name}.>"], "max_msgs": 5}
@@ -112,7 +112,7 @@ def test_creating_an_equal_stream_again_succeeds(jetstream: JetStream) -> None:
 
 
 @pytest.mark.parametrize("change", [{"max_msgs": 6}, {"storage": "memory"}, {"description": "x"}])
-def test_creating_a_different_stream_under_the_name_is_refused(
+def test_creating_different_stream_under_name_is_refused(
     jetstream: JetStream, change: dict[str, Any]
 ) -> None:
     stream = jetstream.stream(max_msgs=5)
@@ -136,14 +136,14 @@ def test_new_stream_shows_the_first_sequence_it_was_given(
     assert (stream.state()["first_seq"], stream.state()["last_seq"]) == (first_seq, 0)
 
 
-def test_the_first_sequence_can_be_chosen(jetstream: JetStream) -> None:
+def test_first_sequence_can_be_chosen(jetstream: JetStream) -> None:
     stream = jetstream.stream(first_seq=1000)
     state = stream.state()
     assert (state["first_seq"], state["last_seq"], state["messages"]) == (1000, 999, 0)
     assert stream.publish("a")["seq"] == 1000
 
 
-def test_user_metadata_is_kept_beside_the_servers(jetstream: JetStream) -> None:
+def test_user_metadata_is_kept_beside_servers(jetstream: JetStream) -> None:
     stream = jetstream.stream(metadata={"owner": "us", "_nats.ver": "ours"})
     expected = {"owner": "us", **own_metadata(jetstream)}
     assert stream.created["config"]["metadata"] == expected
@@ -163,7 +163,7 @@ def test_user_metadata_is_kept_beside_the_servers(jetstream: JetStream) -> None:
         ({"allow_batched": True, "allow_msg_ttl": True}, "4"),
     ],
 )
-def test_required_api_level_is_in_the_metadata(
+def test_required_api_level_is_in_metadata(
     jetstream: JetStream, feature: dict[str, Any], level: str
 ) -> None:
     metadata = jetstream.stream(**feature).created["config"]["metadata"]
@@ -173,7 +173,7 @@ def test_required_api_level_is_in_the_metadata(
 # -- described
 
 
-def test_info_names_the_leader_and_lists_subjects_only_on_request(jetstream: JetStream) -> None:
+def test_info_names_leader_and_lists_subjects_only_on_request(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     stream.publish("a")
     info = stream.info()
@@ -183,7 +183,7 @@ def test_info_names_the_leader_and_lists_subjects_only_on_request(jetstream: Jet
     assert "subjects" not in info["state"]
 
 
-def test_state_times_are_those_of_the_messages(jetstream: JetStream) -> None:
+def test_state_times_are_those_of_messages(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     stream.fill("a", "b", "c")
     state = stream.state()
@@ -213,7 +213,7 @@ def test_subjects_are_counted_on_request(
     assert info["limit"] == (100_000 if counts else 0)
 
 
-def test_subjects_are_counted_from_an_offset(jetstream: JetStream) -> None:
+def test_subjects_are_counted_from_offset(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     stream.fill("a", "b", "c", "d")
     info = stream.info(subjects_filter=">", offset=3)
@@ -254,7 +254,7 @@ def test_messages_removed_at_the_ends_are_not_listed_as_deleted(jetstream: JetSt
 # -- updated
 
 
-def test_an_update_replaces_the_whole_configuration(jetstream: JetStream) -> None:
+def test_update_replaces_whole_configuration(jetstream: JetStream) -> None:
     stream = jetstream.stream(max_msgs=5, description="old", metadata={"a": "1"})
     body = {"name": stream.name, "subjects": [stream.subject("x")], "max_bytes": 9000}
     answer = jetstream.done(f"STREAM.UPDATE.{stream.name}", body)
@@ -266,7 +266,7 @@ def test_an_update_replaces_the_whole_configuration(jetstream: JetStream) -> Non
     assert "did_create" not in answer
 
 
-def test_an_update_moves_the_subjects(jetstream: JetStream) -> None:
+def test_update_moves_subjects(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     other = unique("other")
     stream.update(subjects=[other])
@@ -275,7 +275,7 @@ def test_an_update_moves_the_subjects(jetstream: JetStream) -> None:
     assert gone.status == "503"
 
 
-def test_an_update_enforces_limits_at_once(jetstream: JetStream) -> None:
+def test_update_enforces_limits_at_once(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     stream.fill("a", "b", "a", "b", "a")
     stream.update(max_msgs_per_subject=1)
@@ -368,7 +368,7 @@ def test_names_of_no_streams_are_null(lonely: JetStream) -> None:
     ("subject", "found"),
     [("{}.a", True), ("{}.>", True), ("*.a", True), ("{}", False), (">", True), ("nope", False)],
 )
-def test_streams_are_found_by_a_subject_they_may_hold(
+def test_streams_are_found_by_subject_they_may_hold(
     jetstream: JetStream, subject: str, found: bool
 ) -> None:
     stream = jetstream.stream()
@@ -416,7 +416,7 @@ def test_purge_removes_selected_messages(
     assert stream.sequences() == left
 
 
-def test_purge_of_everything_keeps_the_sequence_and_the_last_time(jetstream: JetStream) -> None:
+def test_purge_of_everything_keeps_sequence_and_the_last_time(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     stream.fill("a", "b", "c")
     last = stream.state()["last_ts"]
@@ -427,7 +427,7 @@ def test_purge_of_everything_keeps_the_sequence_and_the_last_time(jetstream: Jet
     assert stream.publish("a")["seq"] == 4
 
 
-def test_purge_beyond_the_end_advances_the_sequence(jetstream: JetStream) -> None:
+def test_purge_beyond_the_end_advances_sequence(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     stream.fill("a", "b")
     assert stream.purge(seq=100) == 2
@@ -435,13 +435,13 @@ def test_purge_beyond_the_end_advances_the_sequence(jetstream: JetStream) -> Non
     assert (state["first_seq"], state["last_seq"]) == (100, 99)
 
 
-def test_a_purge_keeps_by_sequence_or_by_count(jetstream: JetStream) -> None:
+def test_purge_keeps_by_sequence_or_by_count(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     body = {"seq": 2, "keep": 1}
     assert jetstream.refused(f"STREAM.PURGE.{stream.name}", body) == BAD_REQUEST
 
 
-def test_a_purge_can_be_denied(jetstream: JetStream) -> None:
+def test_purge_can_be_denied(jetstream: JetStream) -> None:
     stream = jetstream.stream(deny_purge=True)
     stream.publish("a")
     refusal = jetstream.refused(f"STREAM.PURGE.{stream.name}")
@@ -451,7 +451,7 @@ def test_a_purge_can_be_denied(jetstream: JetStream) -> None:
 # -- deleted
 
 
-def test_deleting_a_stream_deletes_its_consumers(jetstream: JetStream) -> None:
+def test_deleting_stream_deletes_its_consumers(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     consumer = stream.consumer()
     answer = jetstream.done(f"STREAM.DELETE.{stream.name}")
@@ -463,7 +463,7 @@ def test_deleting_a_stream_deletes_its_consumers(jetstream: JetStream) -> None:
     assert pull.status == "503"
 
 
-def test_name_of_a_deleted_stream_can_be_used_again(jetstream: JetStream) -> None:
+def test_name_of_deleted_stream_can_be_used_again(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     stream.publish("a")
     stream.delete()

@@ -126,7 +126,7 @@ def test_info_shows_limits_and_use_of_each_tier(open_account: Open) -> None:
     assert info["tiers"]["R3"] == {**UNUSED, "limits": SHOWN_R3}
 
 
-def test_tier_r1_limits_the_streams_of_a_single_server(open_account: Open) -> None:
+def test_tier_r1_limits_streams_of_single_server(open_account: Open) -> None:
     client = open_account(R1=R1, R3=R3)
     assert refused(client, max_bytes=20001) == NO_STORAGE
     assert refused(client, max_consumers=4) == TOO_MANY_CONSUMERS
@@ -157,13 +157,13 @@ def test_tier_r1_limits_the_streams_of_a_single_server(open_account: Open) -> No
         ),
     ],
 )
-def test_limits_of_its_own_tier_apply_to_a_stream(
+def test_limits_of_its_own_tier_apply_to_stream(
     open_account: Open, fields: dict[str, Any], refusal: Refusal
 ) -> None:
     assert refused(open_account(R1=R1, R3=R3), **fields) == refusal
 
 
-def test_limits_of_the_requested_tier_apply_to_an_update(open_account: Open) -> None:
+def test_limits_of_requested_tier_apply_to_update(open_account: Open) -> None:
     client = open_account(R1=R1, R3=R3)
     stream = client.stream("A", max_bytes=2000)
     assert stream.update_refused(num_replicas=3) == TOO_LARGE
@@ -183,7 +183,7 @@ def test_tiers_without_storage_do_not_enable_jetstream(open_account: Open) -> No
     assert client.refused("INFO") == NOT_ENABLED
 
 
-def test_storage_limit_of_a_tier_refuses_publishes(open_account: Open) -> None:
+def test_storage_limit_of_tier_refuses_publishes(open_account: Open) -> None:
     client = open_account(R1={**R1, "disk_storage": 1000})
     stream = client.stream("A")
     stream.publish("a", b"x" * 700)
@@ -192,7 +192,7 @@ def test_storage_limit_of_a_tier_refuses_publishes(open_account: Open) -> None:
     )
 
 
-def test_other_tiers_apply_after_a_reload(start: Starter, tmp_path: Path) -> None:
+def test_other_tiers_apply_after_reload(start: Starter, tmp_path: Path) -> None:
     server = start(config({"R1": R1}), "-sd", str(tmp_path))
     with log_in(server) as client:
         client.stream("A")

@@ -37,7 +37,7 @@ CALLS = """
 
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("token", CALLS.split())
-def test_transform_result_or_refusal_matches_the_reference(
+def test_transform_result_or_refusal_matches_reference(
     jetstream: JetStream, source: str, token: str
 ) -> None:
     name = unique("T")

@@ -68,7 +68,7 @@ def stored(jetstream: JetStream, src: str, dest: str, rest: str) -> str:
         ("*", "out.{{random(1)}}", "abc", "out.0"),
     ],
 )
-def test_a_destination_is_made_of_tokens_and_functions(
+def test_destination_is_made_of_tokens_and_functions(
     jetstream: JetStream, src: str, dest: str, sent: str, expected: str
 ) -> None:
     assert stored(jetstream, src, dest, sent) == expected
@@ -123,7 +123,7 @@ def test_invalid_transform_is_refused(jetstream: JetStream, src: str, dest: str,
     assert refusal == Refusal(400, 10156, f"stream transform: {text}")
 
 
-def test_everything_after_the_transform_sees_the_new_subject(jetstream: JetStream) -> None:
+def test_everything_after_transform_sees_new_subject(jetstream: JetStream) -> None:
     name = unique("S")
     stream = jetstream.stream(
         name,
@@ -143,7 +143,7 @@ def test_everything_after_the_transform_sees_the_new_subject(jetstream: JetStrea
     assert heard.next().subject == f"{name}.in.a"
 
 
-def test_a_transform_can_be_updated_and_removed(jetstream: JetStream) -> None:
+def test_transform_can_be_updated_and_removed(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     changes = ({"src": ">", "dest": "x.>"}, {"src": "", "dest": "y.>"}, None)
     for change in changes:

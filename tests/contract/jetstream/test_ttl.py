@@ -30,7 +30,7 @@ def header(stream: Stream, seq: int) -> bytes:
 @pytest.mark.parametrize(
     "value", ["1", "1s", "1500ms", "never", "NEVER", "1h1m", "2m", "", "3600", "0.5h"]
 )
-def test_a_time_to_live_is_seconds_a_duration_or_never(jetstream: JetStream, value: str) -> None:
+def test_time_to_live_is_seconds_duration_or_never(jetstream: JetStream, value: str) -> None:
     stream = jetstream.stream(allow_msg_ttl=True)
     assert stream.publish("a", Nats_TTL=value)["seq"] == 1
     assert header(stream, 1) == f"NATS/1.0\r\nNats-TTL: {value}\r\n\r\n".encode()
@@ -108,7 +108,7 @@ def test_removal_by_request_leaves_no_delete_marker(jetstream: JetStream) -> Non
     assert stream.state()["last_seq"] == 3
 
 
-def test_delete_markers_imply_the_options_they_need(jetstream: JetStream) -> None:
+def test_delete_markers_imply_options_they_need(jetstream: JetStream) -> None:
     config = jetstream.stream(subject_delete_marker_ttl=2 * SECOND).config
     assert config["allow_msg_ttl"] is True
     assert config["allow_rollup_hdrs"] is True

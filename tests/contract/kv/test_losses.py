@@ -46,7 +46,7 @@ async def recreate(bucket: NatsBucket, jetstream: JetStreamContext) -> None:
 # -- while away
 
 
-async def test_cursor_older_than_the_log_has_expired(
+async def test_cursor_older_than_log_has_expired(
     bucket: NatsBucket, jetstream: JetStreamContext
 ) -> None:
     await fill(bucket, 9)
@@ -61,7 +61,7 @@ async def test_cursor_older_than_the_log_has_expired(
     assert [update.revision for update in seen.updates] == [6, 7, 8, 9]
 
 
-async def test_aged_out_values_expire_the_cursor(make: Maker) -> None:
+async def test_aged_out_values_expire_cursor(make: Maker) -> None:
     bucket = await make(BucketConfig(max_age=0.5))
     await fill(bucket, 3)
     watcher = watching(bucket)
@@ -76,7 +76,7 @@ async def test_aged_out_values_expire_the_cursor(make: Maker) -> None:
         await Seen(watch).until_caught_up()
 
 
-async def test_a_full_bucket_that_drops_the_oldest_expires_cursors(make: Maker) -> None:
+async def test_full_bucket_that_drops_the_oldest_expires_cursors(make: Maker) -> None:
     bucket = await make(BucketConfig(discard="old", max_bytes=1000))
     for number in range(20):
         await bucket.writer().put(f"k{number}", bytes(100))
@@ -88,7 +88,7 @@ async def test_a_full_bucket_that_drops_the_oldest_expires_cursors(make: Maker) 
             pass
 
 
-async def test_cursor_ahead_of_the_log_is_of_another_log(bucket: NatsBucket) -> None:
+async def test_cursor_ahead_of_log_is_of_another_log(bucket: NatsBucket) -> None:
     await fill(bucket, 3)
     with pytest.raises(LogReset, match="ends at 3"):
         async with watching(bucket).watch(Scope.all(), after=WatchCursor.of(4)):
@@ -120,7 +120,7 @@ async def test_deleted_bucket_is_not_found(bucket: NatsBucket, jetstream: JetStr
 # -- while watching
 
 
-async def test_consumer_deleted_by_an_operator_is_recreated(
+async def test_consumer_deleted_by_operator_is_recreated(
     bucket: NatsBucket, jetstream: JetStreamContext
 ) -> None:
     async with watching(bucket).watch(Scope.all(), heartbeat=QUICK) as watch:
@@ -133,7 +133,7 @@ async def test_consumer_deleted_by_an_operator_is_recreated(
     assert seen.events.count(CaughtUp()) == 1
 
 
-async def test_a_bucket_deleted_under_a_watch_ends_it(
+async def test_bucket_deleted_under_watch_ends_it(
     bucket: NatsBucket, jetstream: JetStreamContext
 ) -> None:
     async with watching(bucket).watch(Scope.all(), heartbeat=QUICK) as watch:
@@ -143,7 +143,7 @@ async def test_a_bucket_deleted_under_a_watch_ends_it(
             await seen.until_end()
 
 
-async def test_bucket_recreated_under_a_watch_ends_it(
+async def test_bucket_recreated_under_watch_ends_it(
     bucket: NatsBucket, jetstream: JetStreamContext
 ) -> None:
     await fill(bucket, 2)
@@ -175,7 +175,7 @@ async def test_overrun_is_reported_before_later_events(
 
 
 @pytest.mark.parametrize("scope", [Scope.all(), Scope.prefix("a.")], ids=["whole", "part"])
-async def test_watch_too_slow_for_a_dropping_bucket_reports_the_overrun(
+async def test_watch_too_slow_for_dropping_bucket_reports_overrun(
     make: Maker, scope: Scope
 ) -> None:
     """Flow control holds the server back while nobody reads, and the bucket forgets meanwhile."""
@@ -191,7 +191,7 @@ async def test_watch_too_slow_for_a_dropping_bucket_reports_the_overrun(
     assert len(revisions) < 57  # so what was lost is more than one record
 
 
-async def test_watch_survives_a_server_restart(start: Starter) -> None:
+async def test_watch_survives_server_restart(start: Starter) -> None:
     server = start("", "-js", "-sd", "store")
     async with NatsConnection(NatsConfig.of(server.url)) as connection:
         bucket = await connection.bucket("b", BucketConfig())
@@ -206,7 +206,7 @@ async def test_watch_survives_a_server_restart(start: Starter) -> None:
     assert seen.events.count(CaughtUp()) == 1
 
 
-async def test_unreachable_server_ends_the_watch(start: Starter) -> None:
+async def test_unreachable_server_ends_watch(start: Starter) -> None:
     server = start("", "-js", "-sd", "store")
     async with NatsConnection(NatsConfig.of(server.url)) as connection:
         await connection.bucket("b", BucketConfig())

@@ -33,7 +33,7 @@ async def listed(bucket: NatsBucket, prefix: str = "") -> list[str]:
     return [key async for key in bucket.reader().keys(prefix)]
 
 
-async def test_a_value_is_read_back_with_the_version_it_was_given(bucket: NatsBucket) -> None:
+async def test_value_is_read_back_with_version_it_was_given(bucket: NatsBucket) -> None:
     version = await bucket.writer().put("a.b", b"1")
     assert await bucket.reader().get("a.b") == KvEntry("a.b", b"1", version)
     assert await bucket.reader().get("a.c") is None
@@ -55,7 +55,7 @@ async def test_nats_py_and_penstock_read_each_others_values(
         await theirs.get("k")
 
 
-async def test_bucket_in_a_domain_is_written_read_and_listed(start: Starter) -> None:
+async def test_bucket_in_domain_is_written_read_and_listed(start: Starter) -> None:
     server = start("jetstream { store_dir: store, domain: far }")
     async with (
         asyncio.timeout(PATIENCE_SECONDS),
@@ -72,7 +72,7 @@ async def test_bucket_in_a_domain_is_written_read_and_listed(start: Starter) -> 
             await connection.bucket("b", BucketConfig())
 
 
-async def test_deleted_key_has_a_record_without_value(bucket: NatsBucket) -> None:
+async def test_deleted_key_has_record_without_value(bucket: NatsBucket) -> None:
     writer, reader = bucket.writer(), bucket.reader()
     await writer.put("k", b"1")
     await writer.delete("k")
@@ -81,7 +81,7 @@ async def test_deleted_key_has_a_record_without_value(bucket: NatsBucket) -> Non
     assert raw == KvEntry("k", b"", VersionToken.of(2))
 
 
-async def test_create_refuses_a_key_that_has_a_value(bucket: NatsBucket) -> None:
+async def test_create_refuses_key_that_has_value(bucket: NatsBucket) -> None:
     writer = bucket.writer()
     await writer.create("k", b"1")
     with pytest.raises(AlreadyExists):
@@ -91,7 +91,7 @@ async def test_create_refuses_a_key_that_has_a_value(bucket: NatsBucket) -> None
     assert await bucket.reader().get("k") == KvEntry("k", b"3", version)
 
 
-async def test_conditional_write_needs_the_current_version(bucket: NatsBucket) -> None:
+async def test_conditional_write_needs_current_version(bucket: NatsBucket) -> None:
     writer = bucket.writer()
     first = await writer.put("k", b"1")
     second = await writer.update("k", b"2", first)
@@ -104,12 +104,12 @@ async def test_conditional_write_needs_the_current_version(bucket: NatsBucket) -
     assert await bucket.reader().get("k") is None
 
 
-async def test_conditional_write_without_a_revision_raises(bucket: NatsBucket) -> None:
+async def test_conditional_write_without_revision_raises(bucket: NatsBucket) -> None:
     with pytest.raises(ValueError, match="revision"):
         await bucket.writer().update("k", b"", VersionToken.UNKNOWN)
 
 
-async def test_a_purge_leaves_one_record_of_the_key(make: Maker) -> None:
+async def test_purge_leaves_one_record_of_key(make: Maker) -> None:
     bucket = await make(BucketConfig(history=5))
     purger = bucket.purger()
     assert purger is not None
@@ -123,7 +123,7 @@ async def test_a_purge_leaves_one_record_of_the_key(make: Maker) -> None:
     assert await bucket.reader().get("k") is None
 
 
-async def test_empty_value_is_a_value_unless_the_bucket_treats_it_as_delete(
+async def test_empty_value_is_value_unless_bucket_treats_it_as_delete(
     bucket: NatsBucket, connection: NatsConnection
 ) -> None:
     await bucket.writer().put("k", b"")
@@ -185,7 +185,7 @@ async def test_key_with_ttl_expires(make: Maker) -> None:
             await bucket.watcher().log_info()  # type: ignore[union-attr]
 
 
-async def test_capabilities_of_a_bucket_are_reported(make: Maker) -> None:
+async def test_capabilities_of_bucket_are_reported(make: Maker) -> None:
     bucket = await make(BucketConfig(allow_rollup=False, max_value_size=100))
     assert bucket.ttl_writer() is None
     assert bucket.purger() is None
@@ -195,7 +195,7 @@ async def test_capabilities_of_a_bucket_are_reported(make: Maker) -> None:
     assert refusal.value.code == 10054
 
 
-async def test_reads_without_direct_access_go_to_the_leader(make: Maker) -> None:
+async def test_reads_without_direct_access_go_to_leader(make: Maker) -> None:
     bucket = await make(BucketConfig(allow_direct=False))
     version = await bucket.writer().put("k", b"1")
     assert await bucket.reader().get("k") == KvEntry("k", b"1", version)
@@ -230,7 +230,7 @@ async def test_existing_bucket_is_unchanged_and_differences_are_reported(
     assert "max_msgs_per_subject" in caplog.text
 
 
-async def test_health_follows_the_connection(server: ServerUnderTest) -> None:
+async def test_health_follows_connection(server: ServerUnderTest) -> None:
     connection = NatsConnection(NatsConfig.of(server.url))
     assert not connection.is_healthy()
     with pytest.raises(NotConnected):
@@ -242,7 +242,7 @@ async def test_health_follows_the_connection(server: ServerUnderTest) -> None:
     assert not connection.is_healthy()
 
 
-async def test_connect_error_names_the_address_but_no_credentials() -> None:
+async def test_connect_error_names_address_but_no_credentials() -> None:
     connection = NatsConnection(NatsConfig.of("nats://amy:sesame@127.0.0.1:1"))
     with pytest.raises(ConnectionFailed, match=r"127\.0\.0\.1:1") as failure:
         await connection.connect()
@@ -250,7 +250,7 @@ async def test_connect_error_names_the_address_but_no_credentials() -> None:
     assert "sesame" not in repr(NatsConfig.of("nats://amy:sesame@h"))
 
 
-async def test_bucket_works_over_a_client_of_the_caller(
+async def test_bucket_works_over_client_of_caller(
     server: ServerUnderTest, bucket: NatsBucket
 ) -> None:
     client = await nats.connect(server.url)

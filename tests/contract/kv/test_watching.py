@@ -45,7 +45,7 @@ async def test_watch_yields_current_values_and_markers_then_caught_up(
     assert watch.cursor == WatchCursor.of(4)
 
 
-async def test_an_empty_bucket_is_caught_up_at_once(bucket: NatsBucket) -> None:
+async def test_empty_bucket_is_caught_up_at_once(bucket: NatsBucket) -> None:
     async with watching(bucket).watch(Scope.all()) as watch:
         async with asyncio.timeout(20):
             assert await anext(watch) == CaughtUp()
@@ -54,7 +54,7 @@ async def test_an_empty_bucket_is_caught_up_at_once(bucket: NatsBucket) -> None:
     assert (seen.puts, seen.events) == ([("k", b"1")], seen.updates)
 
 
-async def test_watch_from_a_cursor_yields_only_later_events(bucket: NatsBucket) -> None:
+async def test_watch_from_cursor_yields_only_later_events(bucket: NatsBucket) -> None:
     writer = bucket.writer()
     for number in range(1, 6):
         await writer.put(f"k{number}", b"%d" % number)
@@ -81,7 +81,7 @@ async def test_one_consumer_covers_several_prefixes(
     assert await jetstream.consumers_info(f"KV_{bucket.name}") == []
 
 
-async def test_bookmarks_move_the_cursor_over_other_keys(bucket: NatsBucket) -> None:
+async def test_bookmarks_move_cursor_over_other_keys(bucket: NatsBucket) -> None:
     watcher = NatsWatcher(bucket.name, bucket.bulk, bookmark_seconds=0)  # type: ignore[arg-type]
     async with watcher.watch(Scope.prefix("mine."), heartbeat=QUICK) as watch:
         seen = await seen_of(watch)
@@ -106,7 +106,7 @@ async def test_bookmarks_come_no_more_often_than_asked(bucket: NatsBucket) -> No
     assert Bookmark(WatchCursor(last.raw)) not in seen.events
 
 
-async def test_expired_key_event_has_the_reason(make: Maker) -> None:
+async def test_expired_key_event_has_reason(make: Maker) -> None:
     bucket = await make(BucketConfig(marker_ttl=60.0))
     writer = bucket.ttl_writer()
     assert writer is not None
@@ -118,7 +118,7 @@ async def test_expired_key_event_has_the_reason(make: Maker) -> None:
     assert (gone.op, gone.key, gone.reason) == (Op.PURGE, "k", "MaxAge")
 
 
-async def test_purge_of_a_key_is_an_event(make: Maker) -> None:
+async def test_purge_of_key_is_event(make: Maker) -> None:
     bucket = await make(BucketConfig(history=3))
     purger = bucket.purger()
     assert purger is not None
@@ -129,7 +129,7 @@ async def test_purge_of_a_key_is_an_event(make: Maker) -> None:
     assert [(update.op, update.reason) for update in seen.updates] == [(Op.PURGE, None)]
 
 
-async def test_empty_values_are_deletes_where_the_bucket_says_so(
+async def test_empty_values_are_deletes_if_bucket_is_configured_so(
     bucket: NatsBucket,
 ) -> None:
     await bucket.writer().put("k", b"")
@@ -176,7 +176,7 @@ async def test_unusable_cursor_is_refused(bucket: NatsBucket, cursor: WatchCurso
         watcher.watch(Scope.all(), after=cursor)
 
 
-async def test_watch_satisfies_the_contract(server: ServerUnderTest, bucket: NatsBucket) -> None:
+async def test_watch_satisfies_contract(server: ServerUnderTest, bucket: NatsBucket) -> None:
     watcher: KvWatcher = watching(bucket)
     info = await watcher.log_info()
     assert (info.first_seq, info.last_seq, info.evicts_current) == (0, 0, False)

@@ -78,7 +78,7 @@ def test_connection_shows_its_claims_but_no_bearer_token(
         assert [event["issuer_key"] for event in events] == [SHOP.public, SIGNING_KEY.public]
 
 
-def test_an_account_shows_its_claims(server: ServerUnderTest, listener: Wire) -> None:
+def test_account_shows_its_claims(server: ServerUnderTest, listener: Wire) -> None:
     with login(server, AMYS):
         assert listener.line().split()[1].endswith(".CONNECT")
         listener.line()

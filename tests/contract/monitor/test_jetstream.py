@@ -69,7 +69,7 @@ def pages(servers: tuple[ServerUnderTest, ServerUnderTest], path: str) -> tuple[
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_page_has_the_fields_types_and_order_of_the_reference(
+def test_page_has_fields_types_and_order_of_reference(
     servers: tuple[ServerUnderTest, ServerUnderTest], path: str
 ) -> None:
     mine, theirs = pages(servers, path)
@@ -81,7 +81,7 @@ def test_page_has_the_fields_types_and_order_of_the_reference(
 @pytest.mark.parametrize(
     "field", ["memory", "storage", "streams", "consumers", "messages", "bytes", "reserved_storage"]
 )
-def test_totals_match_the_reference(
+def test_totals_match_reference(
     servers: tuple[ServerUnderTest, ServerUnderTest], field: str
 ) -> None:
     mine, theirs = pages(servers, "/jsz")

@@ -53,7 +53,7 @@ PAGES = [
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_page_has_the_fields_types_and_order_of_the_reference(pair: Pair, path: str) -> None:
+def test_page_has_fields_types_and_order_of_reference(pair: Pair, path: str) -> None:
     ours, reference = pair.ours.get(path), pair.reference.get(path)
     assert ours.status == reference.status == 200
     mine = without(shape(ours.json), ONLY_OURS)
@@ -62,7 +62,7 @@ def test_page_has_the_fields_types_and_order_of_the_reference(pair: Pair, path: 
 
 
 @pytest.mark.parametrize("path", [*PAGES, "/nope", "/raftz", "/connz?sort=x"])
-def test_page_has_the_headers_of_the_reference(pair: Pair, path: str) -> None:
+def test_page_has_headers_of_reference(pair: Pair, path: str) -> None:
     compared = ("Content-Type", "Access-Control-Allow-Origin", "X-Content-Type-Options")
     ours, reference = pair.ours.get(path), pair.reference.get(path)
     assert [ours.headers.get(name) for name in compared] == [
@@ -70,7 +70,7 @@ def test_page_has_the_headers_of_the_reference(pair: Pair, path: str) -> None:
     ]
 
 
-def test_json_layout_matches_the_reference(pair: Pair) -> None:
+def test_json_layout_matches_reference(pair: Pair) -> None:
     def layout(text: str) -> str:
         return re.sub(r'": .*?(,?)$', r'": ...\1', text, flags=re.M)
 
@@ -134,7 +134,7 @@ def test_unclean_path_leads_to_its_page(pair: Pair, path: str) -> None:
     assert ours == reference
 
 
-def test_a_redirect_stays_on_the_server(pair: Pair) -> None:
+def test_redirect_stays_on_server(pair: Pair) -> None:
     for path in ("//example.org/varz", "/%0d%0aX:%201/../%0d%0aX:%201//"):
         _, location, _ = _unfollowed(pair.ours, path)
         assert location is not None
@@ -201,7 +201,7 @@ COUNTED_SORTS = {
 
 @pytest.mark.parametrize("sort", COUNTED_SORTS)
 @pytest.mark.parametrize("state", ["open", "closed", "any"])
-def test_connection_order_matches_the_reference(pair: Pair, sort: str, state: str) -> None:
+def test_connection_order_matches_reference(pair: Pair, sort: str, state: str) -> None:
     query, shown = f"sort={sort}&state={state}", COUNTED_SORTS[sort]
     ours, reference = _rows(pair.ours, query), _rows(pair.reference, query)
     assert [row[shown] for row in ours] == [row[shown] for row in reference]
@@ -229,7 +229,7 @@ def test_connection_closed_last_is_first_by_stop(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("who", ["ann", "bea", "cy", "dan", "eve", "fay"])
-def test_connection_fields_match_the_reference(pair: Pair, who: str) -> None:
+def test_connection_fields_match_reference(pair: Pair, who: str) -> None:
     ours, reference = _row(pair.ours, who), _row(pair.reference, who)
     assert ours == reference
 
@@ -270,13 +270,13 @@ AGREED = [
 ]
 
 
-def test_server_counters_match_the_reference(pair: Pair) -> None:
+def test_server_counters_match_reference(pair: Pair) -> None:
     ours, reference = pair.ours.get("/varz").json, pair.reference.get("/varz").json
     for name in AGREED:
         assert ours[name] == reference[name], name
 
 
-def test_account_traffic_matches_the_reference(pair: Pair) -> None:
+def test_account_traffic_matches_reference(pair: Pair) -> None:
     def traffic(scene: Scene) -> dict[str, Any]:
         stats = scene.get("/accstatz?unused=1").json["account_statz"]
         return {
@@ -289,7 +289,7 @@ def test_account_traffic_matches_the_reference(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("test", ["foo.bar", "zip.1", "nowhere"])
-def test_a_test_subject_finds_the_same_subscriptions(pair: Pair, test: str) -> None:
+def test_test_subject_finds_the_same_subscriptions(pair: Pair, test: str) -> None:
     def found(scene: Scene) -> list[tuple[str, ...]]:
         answer = scene.get(f"/subsz?subs=1&test={test}").json
         listed = answer.get("subscriptions_list", [])
@@ -320,12 +320,12 @@ def test_subject_filter_keeps_connections_that_would_receive_it(pair: Pair) -> N
     assert pair.ours.names(_rows(pair.ours, "filter_subject=zip.1&acc=A")) == ["bea"]
 
 
-def test_a_subject_filter_needs_an_account(pair: Pair) -> None:
+def test_subject_filter_needs_account(pair: Pair) -> None:
     for scene in _both(pair):
         assert scene.names(_rows(scene, "filter_subject=zip.1")) == scene.names(_rows(scene, ""))
 
 
-def test_no_page_shows_a_password(pair: Pair) -> None:
+def test_no_page_shows_password(pair: Pair) -> None:
     for path in [*PAGES, "/metrics", "/"]:
         for scene in _both(pair):
             text = scene.get(path).text

@@ -35,7 +35,7 @@ def test_tls_connection_shows_its_certificate_on_request(
     assert shown["subject"] == "CN=bob"
 
 
-def test_a_lame_duck_is_not_healthy(start: Starter) -> None:
+def test_lame_duck_is_not_healthy(start: Starter) -> None:
     server = start('http_port: -1\nlame_duck_grace_period: "20s"\nlame_duck_duration: "60s"\n')
     with Wire(server.address) as wire:
         wire.connect()
@@ -56,7 +56,7 @@ def test_occupied_monitoring_port_prevents_the_start(start: Starter) -> None:
             start(f"http_port: {port}\n")
 
 
-def test_varz_shows_the_client_port_that_was_bound(start: Starter) -> None:
+def test_varz_shows_client_port_that_was_bound(start: Starter) -> None:
     server = start("", "-m", "-1")
     varz = fetch(f"{server.http_url}/varz").json
     assert (varz["port"], varz["http_host"]) == (server.port, LOOPBACK)
@@ -84,13 +84,13 @@ def test_varz_shows_the_other_ports_that_were_bound(start: Starter) -> None:
     ]
 
 
-def test_varz_shows_the_advertised_address(start: Starter) -> None:
+def test_varz_shows_advertised_address(start: Starter) -> None:
     server = start('http_port: -1\nclient_advertise: "nats.example:99"\n')
     varz = fetch(f"{server.http_url}/varz").json
     assert (varz["host"], varz["port"]) == ("nats.example", 99)
 
 
-def test_stacks_name_a_function_and_no_secret(start: Starter) -> None:
+def test_stacks_name_function_and_no_secret(start: Starter) -> None:
     server = start("http_port: -1\nauthorization { user: amy, password: amy-secret }\n")
     with Wire(server.address) as wire:
         wire.connect(user="amy", **{"pass": "amy-secret"})

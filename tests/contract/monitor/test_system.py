@@ -128,7 +128,7 @@ REQUESTS = [
 
 
 @pytest.mark.parametrize(("name", "body"), REQUESTS)
-def test_a_request_is_answered_with_the_reference_s_fields(
+def test_request_is_answered_with_reference_s_fields(
     sams: tuple[Asker, Asker], pair: Pair, name: str, body: str
 ) -> None:
     mine, theirs = (
@@ -148,7 +148,7 @@ def test_a_request_is_answered_with_the_reference_s_fields(
         ("<id>.LDM", "{}"),
     ],
 )
-def test_a_request_is_refused_with_the_reference_s_error(
+def test_request_is_refused_with_reference_s_error(
     sams: tuple[Asker, Asker], pair: Pair, name: str, body: str
 ) -> None:
     mine, theirs = (
@@ -159,7 +159,7 @@ def test_a_request_is_refused_with_the_reference_s_error(
 
 
 @pytest.mark.parametrize("body", ["{bad", "[]", '{"limit": "x"}'])
-def test_unreadable_body_is_a_bad_request(sam: Asker, body: str) -> None:
+def test_unreadable_body_is_bad_request(sam: Asker, body: str) -> None:
     answer = sam.ask("$SYS.REQ.SERVER.PING.CONNZ", body)
     assert answer["error"]["code"] == 400
     assert "data" not in answer
@@ -205,7 +205,7 @@ def test_client_can_request_its_user_and_permissions(pair: Pair, user: str, join
 
 
 @pytest.mark.parametrize("page", ["SERVER.PING.CONNZ", "ACCOUNT.PING.CONNZ"])
-def test_an_account_sees_its_own_connections_and_no_others(
+def test_account_sees_its_own_connections_and_no_others(
     scene: Scene, page: str, join: Join
 ) -> None:
     ann = join(scene.server, "ann")
@@ -213,7 +213,7 @@ def test_an_account_sees_its_own_connections_and_no_others(
     assert {row["account"] for row in data["connections"]} == {"A"}
 
 
-def test_an_account_sees_its_own_traffic_and_no_other(scene: Scene, join: Join) -> None:
+def test_account_sees_its_own_traffic_and_no_other(scene: Scene, join: Join) -> None:
     ann = join(scene.server, "ann")
     data = ann.ask("$SYS.REQ.ACCOUNT.PING.STATZ", '{"accounts": ["B"]}')["data"]
     assert {stat["acc"] for stat in data["account_statz"]} <= {"A"}
@@ -222,17 +222,13 @@ def test_an_account_sees_its_own_traffic_and_no_other(scene: Scene, join: Join) 
 @pytest.mark.parametrize(
     "subject", ["$SYS.REQ.SERVER.PING", "$SYS.REQ.SERVER.PING.VARZ", "$SYS.REQ.ACCOUNT.B.CONNZ"]
 )
-def test_only_the_system_account_may_ask_about_the_server(
-    scene: Scene, subject: str, join: Join
-) -> None:
+def test_only_system_account_may_ask_about_server(scene: Scene, subject: str, join: Join) -> None:
     ann = join(scene.server, "ann")
     assert ann.ask(subject) is None
 
 
 @pytest.mark.parametrize("name", ["CONNZ", "SUBSZ", "LEAFZ", "JSZ", "INFO", "STATZ"])
-def test_the_system_account_may_ask_about_every_account(
-    sams: tuple[Asker, Asker], name: str
-) -> None:
+def test_system_account_may_ask_about_every_account(sams: tuple[Asker, Asker], name: str) -> None:
     mine, theirs = (_shape(asker.ask(f"$SYS.REQ.ACCOUNT.A.{name}")) for asker in sams)
     assert mine == theirs
 
@@ -297,7 +293,7 @@ def test_events_have_the_same_fields(pair: Pair, sams: tuple[Asker, Asker], join
     assert shapes[0] == shapes[1]
 
 
-def test_refused_login_is_an_event(start: Starter, join: Join) -> None:
+def test_refused_login_is_event(start: Starter, join: Join) -> None:
     server = start(CONFIG)
     sam = join(server, "sam")
     sam.wire.send("SUB $SYS.SERVER.*.CLIENT.AUTH.ERR 1\r\n")
@@ -311,9 +307,7 @@ def test_refused_login_is_an_event(start: Starter, join: Join) -> None:
     assert "guess" not in json.dumps(event)
 
 
-def test_disconnect_event_of_a_refused_login_has_its_claimed_user(
-    start: Starter, join: Join
-) -> None:
+def test_disconnect_event_of_refused_login_has_its_claimed_user(start: Starter, join: Join) -> None:
     server = start(CONFIG)
     sam = join(server, "sam")
     sam.wire.send("SUB $SYS.ACCOUNT.*.DISCONNECT 1\r\n")
@@ -326,7 +320,7 @@ def test_disconnect_event_of_a_refused_login_has_its_claimed_user(
     assert (event["reason"], event["client"]["user"]) == ("Authentication Failure", "ann")
 
 
-def test_connections_of_an_account_can_be_requested(start: Starter, join: Join) -> None:
+def test_connections_of_account_can_be_requested(start: Starter, join: Join) -> None:
     server = start(CONFIG)
     sam = join(server, "sam")
     join(server, "ann")
@@ -352,7 +346,7 @@ def test_server_announces_jetstream(start: Starter, join: Join) -> None:
     sam.wire.expect_quiet()
 
 
-def test_a_kicked_client_is_closed_and_shown_as_kicked(start: Starter, join: Join) -> None:
+def test_kicked_client_is_closed_and_shown_as_kicked(start: Starter, join: Join) -> None:
     server = start(CONFIG)
     sam = join(server, "sam")
     ann = join(server, "ann")
@@ -366,9 +360,7 @@ def test_a_kicked_client_is_closed_and_shown_as_kicked(start: Starter, join: Joi
 
 
 @pytest.mark.parametrize("command", ["KICK", "LDM"])
-def test_command_for_an_unknown_client_gets_no_reply(
-    start: Starter, join: Join, command: str
-) -> None:
+def test_command_for_unknown_client_gets_no_reply(start: Starter, join: Join, command: str) -> None:
     server = start(CONFIG)
     sam = join(server, "sam")
     subject = f"$SYS.REQ.SERVER.{sam.wire.info['server_id']}.{command}"
@@ -398,7 +390,7 @@ def test_reload_can_be_requested(start: Starter, join: Join) -> None:
     assert sam.ask("$SYS.REQ.SERVER.PING.VARZ")["data"]["max_connections"] == 77
 
 
-def test_stopping_server_sends_a_shutdown_event(start: Starter, join: Join) -> None:
+def test_stopping_server_sends_shutdown_event(start: Starter, join: Join) -> None:
     server = start(CONFIG)
     sam = join(server, "sam")
     sam.wire.send("SUB $SYS.SERVER.*.SHUTDOWN 1\r\n")

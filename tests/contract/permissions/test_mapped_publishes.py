@@ -182,7 +182,7 @@ def _expected_answers(outcome: Outcome) -> list[str]:
 
 
 @pytest.mark.parametrize("account", WORLD)
-def test_permissions_apply_to_the_mapped_subject(
+def test_permissions_apply_to_mapped_subject(
     pool: ServerPool, implementation: Implementation, account: str, tmp_path: Path
 ) -> None:
     closing: list[Callable[[], None]] = []

@@ -128,7 +128,7 @@ def knock(server: ServerUnderTest, **connect: Any) -> Wire:
         ({}, None),
     ],
 )
-def test_service_receives_the_credentials_of_the_client(
+def test_service_receives_credentials_of_client(
     server: ServerUnderTest, desk: Desk, connect: dict[str, Any], user: str | None
 ) -> None:
     with Wire(server.address) as wire:
@@ -145,7 +145,7 @@ def test_service_receives_the_credentials_of_the_client(
         wire.expect(REFUSED)
 
 
-def test_request_names_the_client_and_its_expiry(server: ServerUnderTest, desk: Desk) -> None:
+def test_request_names_client_and_its_expiry(server: ServerUnderTest, desk: Desk) -> None:
     before_s = int(time.time())
     with knock(server) as wire:
         question = desk.question()
@@ -173,7 +173,7 @@ def test_request_names_the_client_and_its_expiry(server: ServerUnderTest, desk: 
 # -- the answer
 
 
-def test_admitted_client_gets_the_account_and_permissions_of_the_reply(
+def test_admitted_client_gets_account_and_permissions_of_reply(
     server: ServerUnderTest, desk: Desk
 ) -> None:
     with knock(server) as wire, knock(server) as other:
@@ -190,7 +190,7 @@ def test_admitted_client_gets_the_account_and_permissions_of_the_reply(
         desk.hears_nothing()
 
 
-def test_commands_sent_before_the_reply_run_after_it(server: ServerUnderTest, desk: Desk) -> None:
+def test_commands_sent_before_reply_run_after_it(server: ServerUnderTest, desk: Desk) -> None:
     with knock(server) as wire:
         wire.send("SUB a 1\r\nPUB a 2\r\nhi\r\n")
         desk.lets_in()
@@ -261,9 +261,7 @@ def test_malformed_reply_admits_no_client(server: ServerUnderTest, desk: Desk, t
         wire.expect_closed()
 
 
-def test_user_token_instead_of_a_reply_admits_no_client(
-    server: ServerUnderTest, desk: Desk
-) -> None:
+def test_user_token_instead_of_reply_admits_no_client(server: ServerUnderTest, desk: Desk) -> None:
     with knock(server) as wire:
         question = desk.question()
         question.say(question.user())
@@ -285,7 +283,7 @@ def test_expired_user_is_disconnected(server: ServerUnderTest, desk: Desk) -> No
 
 
 @pytest.mark.parametrize(("named", "shown"), [("zed", "zed"), ("", "amy")])
-def test_service_may_set_the_user_name(
+def test_service_may_set_user_name(
     server: ServerUnderTest, desk: Desk, named: str, shown: str
 ) -> None:
     with knock(server) as wire:
@@ -301,7 +299,7 @@ def test_service_may_set_the_user_name(
 # -- whom it is not asked about
 
 
-def test_users_of_the_service_bypass_the_callout(server: ServerUnderTest, desk: Desk) -> None:
+def test_users_of_service_bypass_callout(server: ServerUnderTest, desk: Desk) -> None:
     with knock(server, user="service", **{"pass": "pw"}) as wire:
         wire.expect("PONG")
     with knock(server, user="service", **{"pass": "wrong"}) as wire:
@@ -317,7 +315,7 @@ def test_clients_cannot_send_callout_requests(server: ServerUnderTest, desk: Des
     desk.hears_nothing()
 
 
-def test_configured_users_bypass_the_callout_where_accounts_are_listed(start: Starter) -> None:
+def test_configured_users_bypass_callout_where_accounts_are_listed(start: Starter) -> None:
     hall = "users: [{user: amy, password: secret}]"
     server = start(config(hall, callout="allowed_accounts: [DESK]"))
     desk = Desk(server)
@@ -331,9 +329,7 @@ def test_configured_users_bypass_the_callout_where_accounts_are_listed(start: St
 
 
 @pytest.mark.parametrize(("name", "asked"), [("service", False), ("spare", True)])
-def test_client_without_credentials_is_the_default_user(
-    start: Starter, name: str, asked: bool
-) -> None:
+def test_client_without_credentials_is_default_user(start: Starter, name: str, asked: bool) -> None:
     server = start(config(top=f"no_auth_user: {name}"))
     desk = Desk(server)
     with knock(server, user="", **{"pass": ""}) as wire:
@@ -344,7 +340,7 @@ def test_client_without_credentials_is_the_default_user(
     desk.close()
 
 
-def test_reload_disconnects_clients_admitted_by_the_callout(start: Starter) -> None:
+def test_reload_disconnects_clients_admitted_by_callout(start: Starter) -> None:
     server = start(config())
     desk = Desk(server)
     with knock(server) as wire:

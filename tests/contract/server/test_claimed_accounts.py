@@ -64,7 +64,7 @@ def test_response_permission_allows_one_reply(plain: ServerUnderTest) -> None:
         asking.expect_quiet()
 
 
-def test_default_permissions_of_the_account_apply(start: Starter) -> None:
+def test_default_permissions_of_account_apply(start: Starter) -> None:
     server = start(Realm().add(SHOP, default_permissions={"pub": {"deny": ["no"]}}).config())
     with (
         login(server, user_token(SHOP)) as wire,
@@ -168,7 +168,7 @@ def test_imports_and_mappings_work(start: Starter) -> None:
 
 
 @pytest.mark.parametrize("leave", ["none", "of another", "over", "revoked", "given"])
-def test_export_may_require_an_activation_token(start: Starter, leave: str) -> None:
+def test_export_may_require_activation_token(start: Starter, leave: str) -> None:
     about = {"exp": ISSUED_S} if leave == "over" else {}
     giver = GUEST if leave == "of another" else SHOP
     token = giver.claim(GUEST, "activation", about=about, subject="news", kind="stream")
@@ -202,7 +202,7 @@ def test_only_pinned_accounts_are_accepted(start: Starter) -> None:
     login(server, user_token(SHOP)).close()
 
 
-def test_client_without_token_is_the_sentinel_user(start: Starter) -> None:
+def test_client_without_token_is_sentinel_user(start: Starter) -> None:
     sentinel = user_token(SHOP, bearer_token=True, pub={"allow": ["a"]})
     server = start(Realm().add(SHOP).config(f"default_sentinel: {sentinel}\n"))
     with Wire(server.address) as wire:
@@ -211,7 +211,7 @@ def test_client_without_token_is_the_sentinel_user(start: Starter) -> None:
         wire.expect("-ERR 'Permissions Violation for Publish to \"b\"'")
 
 
-def test_trusted_keys_replace_an_operator_token(start: Starter) -> None:
+def test_trusted_keys_replace_operator_token(start: Starter) -> None:
     accounts = Realm().add(SHOP).config().split("\n", 1)[1]
     server = start(f"trusted_keys: [{OPERATOR.public}]\n{accounts}")
     login(server, user_token(SHOP)).close()

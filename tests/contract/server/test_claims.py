@@ -39,7 +39,7 @@ def plain(pool: ServerPool, implementation: Implementation) -> ServerUnderTest:
 # -- who is let in
 
 
-def test_a_user_proves_its_key(plain: ServerUnderTest) -> None:
+def test_user_proves_its_key(plain: ServerUnderTest) -> None:
     with login(plain, user_token(SHOP)) as wire:
         assert wire.info["auth_required"] is True
         wire.send("SUB a 1\r\nPUB a 2\r\nhi\r\n")
@@ -63,7 +63,7 @@ def test_token_of_another_kind_is_refused(plain: ServerUnderTest, kind: str) -> 
     refused_token(plain, SHOP.claim(AMY, kind))
 
 
-def test_a_changed_token_is_refused(plain: ServerUnderTest) -> None:
+def test_changed_token_is_refused(plain: ServerUnderTest) -> None:
     head, _, signature = user_token(SHOP).split(".")
     _, body, _ = user_token(SHOP, BOB).split(".")
     refused_token(plain, f"{head}.{body}.{signature}", BOB)
@@ -191,13 +191,13 @@ def test_account_may_refuse_bearer_tokens(start: Starter) -> None:
 
 
 @pytest.mark.parametrize("who", [AMY.public, "*"])
-def test_tokens_issued_before_a_revocation_are_refused(start: Starter, who: str) -> None:
+def test_tokens_issued_before_revocation_are_refused(start: Starter, who: str) -> None:
     server = start(Realm().add(SHOP, revocations={who: ISSUED_S}).config())
     refused_token(server, user_token(SHOP))
     login(server, user_token(SHOP, about={"iat": ISSUED_S + 1})).close()
 
 
-def test_a_revocation_ends_the_connection(start: Starter) -> None:
+def test_revocation_ends_connection(start: Starter) -> None:
     server = start(Realm().add(SHOP).config())
     with login(server, user_token(SHOP)) as amy, login(server, user_token(SHOP, BOB), BOB) as bob:
         server.reload(Realm().add(SHOP, revocations={AMY.public: ISSUED_S}).config())
@@ -246,7 +246,7 @@ def scoped_user(**about: object) -> str:
     )
 
 
-def test_scope_sets_the_permissions_of_its_users(start: Starter) -> None:
+def test_scope_sets_permissions_of_its_users(start: Starter) -> None:
     template = {
         "pub": {"allow": ["u.{{name()}}.>", "t.{{tag(team)}}", "no.{{tag(none)}}"]},
         "sub": {"allow": ["k.{{subject()}}", "a.{{account-name()}}.{{account-subject()}}"]},

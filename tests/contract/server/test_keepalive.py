@@ -27,7 +27,7 @@ def test_client_without_pong_is_stale(impatient: ServerUnderTest) -> None:
         wire.expect_closed()
 
 
-def test_a_client_without_connect_is_pinged_too(impatient: ServerUnderTest) -> None:
+def test_client_without_connect_is_pinged_too(impatient: ServerUnderTest) -> None:
     with Wire(impatient.address, answers_pings=False) as wire:
         wire.expect("PING", "PING", "-ERR 'Stale Connection'")
         wire.expect_closed()
@@ -43,7 +43,7 @@ def test_ping_max_pings_may_be_outstanding(
         wire.expect_closed()
 
 
-def test_pong_keeps_the_connection(impatient: ServerUnderTest) -> None:
+def test_pong_keeps_connection(impatient: ServerUnderTest) -> None:
     with Wire(impatient.address, answers_pings=False) as wire:
         wire.connect()
         for _ in range(5):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from support.servers import Starter
 
 
-def test_a_log_that_was_moved_away_is_opened_again(start: Starter, tmp_path: Path) -> None:
+def test_log_that_was_moved_away_is_opened_again(start: Starter, tmp_path: Path) -> None:
     log, moved = tmp_path / "server.log", tmp_path / "server.log.1"
     server = start(f'log_file: "{log}"\n')
     until(lambda: log.exists() and "Server is ready" in log.read_text(), "the log")

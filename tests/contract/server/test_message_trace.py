@@ -128,7 +128,7 @@ def delivered(wire: Wire, asking: dict[str, str]) -> None:
         assert wire.read_exactly(int(line.split()[-1]) + 2).endswith(b"hi\r\n")
 
 
-def test_every_delivery_is_an_event(setup: Setup, asking: dict[str, str]) -> None:
+def test_every_delivery_is_event(setup: Setup, asking: dict[str, str]) -> None:
     heard = setup.subscriber("a", "x.y", "x.* grp", name="hear")
     sender = setup.client("a")
     publish(sender, "x.y", {**asking, "K": "1"})
@@ -153,7 +153,7 @@ def test_message_without_receivers_has_only_its_ingress_event(
     assert sender.line() == "NATS/1.0 503"
 
 
-def test_a_mapping_is_an_event(setup: Setup, asking: dict[str, str]) -> None:
+def test_mapping_is_event(setup: Setup, asking: dict[str, str]) -> None:
     heard = setup.subscriber("a", "secret.a")
     sender = setup.client("a")
     publish(sender, "pub.a", asking)
@@ -167,7 +167,7 @@ def test_a_mapping_is_an_event(setup: Setup, asking: dict[str, str]) -> None:
     assert setup.trace()[1] == [ingress(sender, "a", "A", "lost"), {"type": "sm", "to": ""}]
 
 
-def test_refusal_is_in_the_ingress_event(setup: Setup, asking: dict[str, str]) -> None:
+def test_refusal_is_in_ingress_event(setup: Setup, asking: dict[str, str]) -> None:
     sender = setup.client("limited")
     publish(sender, "secret.a", asking)
     told = 'Permissions Violation for Publish to "secret.a"'
@@ -179,7 +179,7 @@ def test_refusal_is_in_the_ingress_event(setup: Setup, asking: dict[str, str]) -
     sender.expect(f"-ERR '{told}'")
 
 
-def test_denied_destination_refuses_the_message(setup: Setup, asking: dict[str, str]) -> None:
+def test_denied_destination_refuses_message(setup: Setup, asking: dict[str, str]) -> None:
     heard = setup.subscriber("a", "x.y")
     sender = setup.client("limited")
     publish(sender, "x.y", {**asking, "Nats-Trace-Dest": "hidden"})
@@ -200,9 +200,7 @@ def test_invalid_destination_traces_nothing(
     setup.server.wait_for_log(r"Destination .* is not valid, won't be able to trace events")
 
 
-def test_reason_for_no_delivery_is_in_the_clients_event(
-    setup: Setup, asking: dict[str, str]
-) -> None:
+def test_reason_for_no_delivery_is_in_clients_event(setup: Setup, asking: dict[str, str]) -> None:
     denied = setup.subscriber("limited", "d.*")
     sender = setup.subscriber("a", "d.x", echo=False)
     publish(sender, "d.x", asking)
@@ -287,7 +285,7 @@ def stream(setup: Setup) -> Iterator[Wire]:
     _api(setup.client("a"), "STREAM.DELETE.KEPT", {})
 
 
-def test_a_stored_message_is_an_event(setup: Setup, stream: Wire, asking: dict[str, str]) -> None:
+def test_stored_message_is_event(setup: Setup, stream: Wire, asking: dict[str, str]) -> None:
     publish(stream, "kept.old", {**asking, "K": "v"}, "in")
     assert setup.trace()[1] == [
         ingress(stream, "a", "A", "kept.old"),
@@ -317,7 +315,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_reason_of_a_stream_refusal_is_in_its_event(
+def test_reason_of_stream_refusal_is_in_its_event(
     setup: Setup, stream: Wire, asking: dict[str, str], case: str
 ) -> None:
     more, text, code = REFUSED[case]
@@ -330,9 +328,7 @@ def test_reason_of_a_stream_refusal_is_in_its_event(
     assert json.loads(stream.line())["error"]["err_code"] == code
 
 
-def test_a_duplicate_is_an_error_in_the_trace(
-    setup: Setup, stream: Wire, asking: dict[str, str]
-) -> None:
+def test_duplicate_is_error_in_trace(setup: Setup, stream: Wire, asking: dict[str, str]) -> None:
     publish(stream, "kept.a", {"Nats-Msg-Id": "1"}, "in")
     stream.line()
     stream.line()
@@ -352,9 +348,7 @@ def test_message_without_interest_is_reported(setup: Setup, asking: dict[str, st
     _api(wire, "STREAM.DELETE.INT", {})
 
 
-def test_requests_to_the_api_end_at_the_system_account(
-    setup: Setup, asking: dict[str, str]
-) -> None:
+def test_requests_to_api_end_at_system_account(setup: Setup, asking: dict[str, str]) -> None:
     wire = setup.subscriber("a", "in")
     publish(wire, "$JS.API.INFO", asking, "in")
     assert setup.trace()[1][1:] == [
@@ -367,7 +361,7 @@ def test_requests_to_the_api_end_at_the_system_account(
 # -- who asks, and how
 
 
-def test_traceparent_triggers_a_trace_where_the_account_has_a_destination(setup: Setup) -> None:
+def test_traceparent_triggers_trace_where_account_has_destination(setup: Setup) -> None:
     heard = setup.subscriber("a", "x.y")
     sender = setup.client("a")
     publish(sender, "x.y", {"TraceParent": PARENT, "Nats-Trace-Only": "true"})
@@ -383,7 +377,7 @@ def test_traceparent_triggers_a_trace_where_the_account_has_a_destination(setup:
     setup.traces.expect_quiet()
 
 
-def test_a_disabled_trace_is_delivered_as_it_is(setup: Setup) -> None:
+def test_disabled_trace_is_delivered_as_it_is(setup: Setup) -> None:
     heard = setup.subscriber("a", "x.y")
     sender = setup.client("a")
     publish(sender, "x.y", {"Nats-Trace-Dest": "trace disabled", "Nats-Trace-Only": "true"})
@@ -394,7 +388,7 @@ def test_a_disabled_trace_is_delivered_as_it_is(setup: Setup) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "snappy"])
-def test_a_trace_may_be_compressed(setup: Setup, encoding: str) -> None:
+def test_trace_may_be_compressed(setup: Setup, encoding: str) -> None:
     sender = setup.client("a")
     publish(sender, "x.y", {**TRACE, "Accept-Encoding": encoding})
     words = setup.traces.line().split()

@@ -47,7 +47,7 @@ def test_signature_in_standard_base64_is_accepted(guarded: ServerUnderTest) -> N
         wire.connect(nkey=public_nkey(SEED), sig=signature)
 
 
-def test_a_signature_by_another_key_is_refused(guarded: ServerUnderTest) -> None:
+def test_signature_by_another_key_is_refused(guarded: ServerUnderTest) -> None:
     with Wire(guarded.address) as wire:
         signature = url_safe(signed(OTHER_SEED, wire.info["nonce"]))
         wire.send(f'CONNECT {{"nkey":"{public_nkey(SEED)}","sig":"{signature}"}}\r\n')
@@ -55,7 +55,7 @@ def test_a_signature_by_another_key_is_refused(guarded: ServerUnderTest) -> None
         wire.expect_closed()
 
 
-def test_an_unknown_key_is_refused(guarded: ServerUnderTest) -> None:
+def test_unknown_key_is_refused(guarded: ServerUnderTest) -> None:
     with Wire(guarded.address) as wire:
         signature = url_safe(signed(OTHER_SEED, wire.info["nonce"]))
         wire.send(f'CONNECT {{"nkey":"{public_nkey(OTHER_SEED)}","sig":"{signature}"}}\r\n')
@@ -63,7 +63,7 @@ def test_an_unknown_key_is_refused(guarded: ServerUnderTest) -> None:
         wire.expect_closed()
 
 
-def test_the_nonce_of_another_connection_is_refused(guarded: ServerUnderTest) -> None:
+def test_nonce_of_another_connection_is_refused(guarded: ServerUnderTest) -> None:
     with Wire(guarded.address) as first, Wire(guarded.address) as second:
         signature = url_safe(signed(SEED, first.info["nonce"]))
         second.send(f'CONNECT {{"nkey":"{public_nkey(SEED)}","sig":"{signature}"}}\r\n')
@@ -79,6 +79,6 @@ def test_malformed_signature_is_refused(guarded: ServerUnderTest, signature: str
         wire.expect_closed()
 
 
-def test_a_named_user_may_log_in_beside_an_nkey(guarded: ServerUnderTest) -> None:
+def test_named_user_may_log_in_beside_nkey(guarded: ServerUnderTest) -> None:
     with Wire(guarded.address) as wire:
         wire.connect(user="bob", **{"pass": "b"})

@@ -61,9 +61,7 @@ def test_help_goes_to_stdout(implementation: Implementation, tmp_path: Path, fla
     assert all(name in done.stdout for name in ("Usage:", "-port", "-config", "-signal"))
 
 
-def test_a_good_configuration_passes_the_check(
-    implementation: Implementation, tmp_path: Path
-) -> None:
+def test_good_configuration_passes_check(implementation: Implementation, tmp_path: Path) -> None:
     done = _run(implementation, tmp_path, "-t", "-c", _config(tmp_path, "port: -1\n"))
     assert done.returncode == 0
     assert re.search(
@@ -71,7 +69,7 @@ def test_a_good_configuration_passes_the_check(
     )
 
 
-def test_a_check_needs_a_file(implementation: Implementation, tmp_path: Path) -> None:
+def test_check_needs_file(implementation: Implementation, tmp_path: Path) -> None:
     done = _run(implementation, tmp_path, "-t")
     assert done.returncode == 1
     assert "must specify [-c, --config] option" in done.stderr
@@ -113,7 +111,7 @@ def test_invalid_configuration_is_reported_and_exits_with_1(
     assert "Server is ready" not in done.stderr
 
 
-def test_a_number_for_a_duration_fails_the_check_only(
+def test_number_for_duration_fails_check_only(
     implementation: Implementation, tmp_path: Path, start: Starter
 ) -> None:
     text = "ping_interval: 50\n"
@@ -151,7 +149,7 @@ def test_failed_start_is_reported_and_exits_with_1(
         (["-p"], "flag needs an argument: -p"),
     ],
 )
-def test_a_wrong_flag_is_named_and_the_usage_shown(
+def test_wrong_flag_is_named_and_usage_shown(
     implementation: Implementation, tmp_path: Path, flags: list[str], complaint: str
 ) -> None:
     done = _run(implementation, tmp_path, *flags)
@@ -159,7 +157,7 @@ def test_a_wrong_flag_is_named_and_the_usage_shown(
     assert "Usage:" in done.stdout
 
 
-def test_a_port_in_use_is_fatal(implementation: Implementation, tmp_path: Path) -> None:
+def test_port_in_use_is_fatal(implementation: Implementation, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = _run(implementation, tmp_path, "-a", "127.0.0.1", "-p", str(port))
@@ -168,7 +166,7 @@ def test_a_port_in_use_is_fatal(implementation: Implementation, tmp_path: Path) 
     assert re.search(told, done.stderr, re.IGNORECASE)
 
 
-def test_a_monitoring_port_in_use_is_fatal(implementation: Implementation, tmp_path: Path) -> None:
+def test_monitoring_port_in_use_is_fatal(implementation: Implementation, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = _run(implementation, tmp_path, *LOOPBACK, "-m", str(port))
@@ -183,7 +181,7 @@ def test_invalid_address_is_fatal(implementation: Implementation, tmp_path: Path
     assert re.search(r"\[FTL\] .*port.* 999\.999\.999\.999:0", done.stderr)
 
 
-def test_a_pid_file_that_cannot_be_written_is_fatal(
+def test_pid_file_that_cannot_be_written_is_fatal(
     implementation: Implementation, tmp_path: Path
 ) -> None:
     done = _run(implementation, tmp_path, *LOOPBACK, "-P", str(tmp_path / "none" / "pid"))
@@ -228,7 +226,7 @@ def test_log_time_can_be_disabled(start: Starter) -> None:
     assert re.search(rf"^\[{server.pid}\] \[INF\] Server is ready$", server.log, re.MULTILINE)
 
 
-def test_all_lines_go_to_the_log_file(start: Starter, tmp_path: Path) -> None:
+def test_all_lines_go_to_log_file(start: Starter, tmp_path: Path) -> None:
     log = tmp_path / "server.log"
     server = start("", "-l", str(log))
     server.stop()
@@ -236,7 +234,7 @@ def test_all_lines_go_to_the_log_file(start: Starter, tmp_path: Path) -> None:
     assert "Server is ready" in log.read_text()
 
 
-def test_a_log_file_is_reopened_on_request(start: Starter, tmp_path: Path) -> None:
+def test_log_file_is_reopened_on_request(start: Starter, tmp_path: Path) -> None:
     log, moved = tmp_path / "server.log", tmp_path / "moved.log"
     server = start("", "-l", str(log))
     log.rename(moved)
@@ -245,7 +243,7 @@ def test_a_log_file_is_reopened_on_request(start: Starter, tmp_path: Path) -> No
     assert "Server is ready" in moved.read_text()
 
 
-def test_passwords_stay_out_of_the_log(start: Starter) -> None:
+def test_passwords_stay_out_of_log(start: Starter) -> None:
     server = start("authorization { user: bob, password: top5ecret }\n", "-DV")
     with Wire(server.address) as wire:
         wire.connect(user="bob", **{"pass": "top5ecret"})
@@ -259,7 +257,7 @@ def test_passwords_stay_out_of_the_log(start: Starter) -> None:
 # -- files and flags -------------------------------------------------------------------------
 
 
-def test_the_ports_file_lists_every_listener(start: Starter) -> None:
+def test_ports_file_lists_every_listener(start: Starter) -> None:
     server = start('websocket { host: "127.0.0.1", port: -1, no_tls: true }\n', "-m", "-1")
     listed = json.loads(server.ports_path.read_text())
     assert set(listed) == {"nats", "monitoring", "websocket"}
@@ -276,16 +274,14 @@ def test_ports_file_is_removed_at_exit(start: Starter, number: signal.Signals) -
     assert not server.ports_path.exists()
 
 
-def test_the_ports_file_may_be_asked_for_in_the_configuration(
-    start: Starter, tmp_path: Path
-) -> None:
+def test_ports_file_may_be_asked_for_in_configuration(start: Starter, tmp_path: Path) -> None:
     server = start(f'ports_file_dir: "{tmp_path}"\n')
     server.stop()
     assert list(tmp_path.glob("*.ports")) == []
 
 
 @pytest.mark.parametrize("by_flag", [True, False], ids=["flag", "configuration"])
-def test_the_pid_file_holds_the_process(start: Starter, tmp_path: Path, by_flag: bool) -> None:
+def test_pid_file_holds_process(start: Starter, tmp_path: Path, by_flag: bool) -> None:
     path = tmp_path / "pid"
     server = start("", "-P", str(path)) if by_flag else start(f'pid_file: "{path}"\n')
     assert path.read_text() == str(server.pid)
@@ -305,7 +301,7 @@ def test_files_are_not_world_readable(start: Starter, tmp_path: Path, umask: int
     assert _mode(server.ports_path) == widest & ~umask
 
 
-def test_a_rotated_log_keeps_its_mode(start: Starter, tmp_path: Path) -> None:
+def test_rotated_log_keeps_its_mode(start: Starter, tmp_path: Path) -> None:
     log = tmp_path / "log"
     server = start(f'log_file: "{log}"\nlog_size_limit: 400\n')
     before = os.umask(0)
@@ -321,7 +317,7 @@ def _mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_flags_win_over_the_configuration(start: Starter) -> None:
+def test_flags_win_over_configuration(start: Starter) -> None:
     text = 'port: 1\nhost: "127.0.0.9"\nserver_name: written\nhttp: "127.0.0.1:2"\n'
     server = start(text, "-n", "given", "-m", "-1")
     with Wire(server.address) as wire:
@@ -344,7 +340,7 @@ def test_flags_win_over_the_configuration(start: Starter) -> None:
     ],
     ids=" ".join,
 )
-def test_every_spelling_of_a_flag_is_accepted(start: Starter, flags: list[str]) -> None:
+def test_every_spelling_of_flag_is_accepted(start: Starter, flags: list[str]) -> None:
     with Wire(start("", *flags).address) as wire:
         assert wire.info["server_name"] == "mill"
 
@@ -361,23 +357,23 @@ def test_every_spelling_of_a_flag_is_accepted(start: Starter, flags: list[str]) 
         "debug: false, server_name: mill; trace: false",
     ],
 )
-def test_every_spelling_of_a_setting_is_accepted(start: Starter, text: str) -> None:
+def test_every_spelling_of_setting_is_accepted(start: Starter, text: str) -> None:
     with Wire(start(f"{text}\n").address) as wire:
         assert wire.info["server_name"] == "mill"
 
 
-def test_a_configuration_may_include_another_beside_it(start: Starter, tmp_path: Path) -> None:
+def test_configuration_may_include_another_beside_it(start: Starter, tmp_path: Path) -> None:
     (tmp_path / "users.conf").write_text("user: bob\npassword: b\n")
     (tmp_path / "main.conf").write_text("authorization {\n  include ./users.conf\n}\n")
     with Wire(start("", "-c", str(tmp_path / "main.conf")).address) as wire:
         wire.connect(user="bob", **{"pass": "b"})
 
 
-def test_a_store_directory_without_jetstream_is_ignored(start: Starter, tmp_path: Path) -> None:
+def test_store_directory_without_jetstream_is_ignored(start: Starter, tmp_path: Path) -> None:
     assert start("", "-sd", str(tmp_path / "store")).alive
 
 
-def test_a_server_listens_on_ipv6(start: Starter) -> None:
+def test_server_listens_on_ipv6(start: Starter) -> None:
     server = start("", "--addr", "::1")
     server.wait_for_log(r"Listening for client connections on \[::1\]:\d+")
 
@@ -438,7 +434,7 @@ def test_signal_flag_puts_another_server_into_lame_duck_mode(
     server.wait_for_log("Entering lame duck mode, stop accepting new clients")
 
 
-def test_a_signal_may_name_a_pid_file(
+def test_signal_may_name_pid_file(
     implementation: Implementation, start: Starter, tmp_path: Path
 ) -> None:
     path = tmp_path / "pid"
@@ -447,7 +443,7 @@ def test_a_signal_may_name_a_pid_file(
     assert server.process.wait(PATIENCE_SECONDS) == 0
 
 
-def test_signal_without_a_process_fails(implementation: Implementation, tmp_path: Path) -> None:
+def test_signal_without_process_fails(implementation: Implementation, tmp_path: Path) -> None:
     done = _run(implementation, tmp_path, "--signal", "quit=4194303")
     assert done.returncode == 1
     assert "no such process" in done.stderr.lower()

@@ -34,7 +34,7 @@ CLAIMS = {
 
 @pytest.mark.parametrize("claim", CLAIMS)
 @pytest.mark.parametrize("door", DOORS)
-def test_a_refused_login_is_logged_with_the_name_it_claimed(
+def test_refused_login_is_logged_with_name_it_claimed(
     pool: ServerPool, implementation: Implementation, door: str, claim: str
 ) -> None:
     server = pool.get(implementation, DOORS[door])
@@ -68,7 +68,7 @@ TLS_FIRST = 'Clients that are not using "TLS Handshake First" option will fail t
         (f"authorization {{ users: [ {{user: a, password: {HASH}}}, {{user: b}} ] }}\n", True),
     ],
 )
-def test_plain_text_passwords_cause_a_warning(
+def test_plain_text_passwords_cause_warning(
     pool: ServerPool, implementation: Implementation, config: str, warned: bool
 ) -> None:
     server = pool.get(implementation, config)
@@ -80,7 +80,7 @@ def test_plain_text_passwords_cause_a_warning(
     ("setting", "warned"),
     [("true", True), ("auto", False), ('"300ms"', False), ("false", False)],
 )
-def test_listener_unusable_for_most_clients_causes_a_warning(
+def test_listener_unusable_for_most_clients_causes_warning(
     pool: ServerPool,
     implementation: Implementation,
     certificates: Certificates,

@@ -36,7 +36,7 @@ def _login(server: ServerUnderTest, user: str, password: str) -> Wire:
     return wire
 
 
-def test_a_removed_user_is_disconnected_and_others_stay(start: Starter) -> None:
+def test_removed_user_is_disconnected_and_others_stay(start: Starter) -> None:
     server = start(_users(AMY, BOB))
     with _login(server, "amy", "a") as amy, _login(server, "bob", "b") as bob:
         server.reload(_users(BOB))
@@ -44,7 +44,7 @@ def test_a_removed_user_is_disconnected_and_others_stay(start: Starter) -> None:
         bob.expect_quiet()
 
 
-def test_a_removed_user_cannot_come_back(start: Starter) -> None:
+def test_removed_user_cannot_come_back(start: Starter) -> None:
     server = start(_users(AMY, BOB))
     server.reload(_users(BOB))
     with Wire(server.address) as wire:
@@ -71,7 +71,7 @@ def test_user_moved_to_another_account_is_disconnected_without_error_line(
     [(BOB, "Client Closed", 0), ("{user: amy, password: other}", "Authentication Failure", 1)],
     ids=["removed", "changed"],
 )
-def test_close_reason_of_a_reload_is_shown(
+def test_close_reason_of_reload_is_shown(
     start: Starter, after: str, reason: str, complaints: int
 ) -> None:
     server = start("http_port: -1\n" + _users(AMY))
@@ -87,7 +87,7 @@ def _farewells(server: ServerUnderTest) -> list[str]:
     return [row["reason"] for row in closed]
 
 
-def test_reload_logs_the_digest_of_the_configuration(start: Starter, tmp_path: Path) -> None:
+def test_reload_logs_digest_of_configuration(start: Starter, tmp_path: Path) -> None:
     server = start("max_payload: 1000\n")
     server.reload("max_payload: 10\n")
     line = server.wait_for_log(r"Reloaded server configuration \((sha256:[0-9a-f]{64})\)")
@@ -104,7 +104,7 @@ def test_added_user_can_log_in_and_others_stay_connected(start: Starter) -> None
         amy.expect_quiet()
 
 
-def test_a_changed_password_disconnects_with_a_reason(start: Starter) -> None:
+def test_changed_password_disconnects_with_reason(start: Starter) -> None:
     server = start(_users(AMY, BOB))
     with _login(server, "bob", "b") as bob:
         server.reload(_users(AMY, BOB_MOVED))
@@ -127,7 +127,7 @@ def test_new_hash_of_the_same_password_disconnects_no_client(start: Starter) -> 
         bob.expect_quiet()
 
 
-def test_a_hash_of_another_password_disconnects_with_a_reason(start: Starter) -> None:
+def test_hash_of_another_password_disconnects_with_reason(start: Starter) -> None:
     server = start(_users(AMY, _hashed("b")))
     with _login(server, "bob", "b") as bob, _login(server, "amy", "a") as amy:
         server.reload(_users(AMY, _hashed("c")))
@@ -145,7 +145,7 @@ def test_password_replaced_by_its_hash_disconnects_no_client(start: Starter) -> 
         bob.expect_quiet()
 
 
-def test_a_changed_token_disconnects_with_a_reason(start: Starter) -> None:
+def test_changed_token_disconnects_with_reason(start: Starter) -> None:
     server = start("authorization { token: one }\n")
     with Wire(server.address) as wire:
         wire.connect(auth_token="one")
@@ -173,7 +173,7 @@ def test_disabling_authorization_admits_every_client(start: Starter) -> None:
         wire.connect()
 
 
-def test_lost_permissions_end_subscriptions_with_an_error(start: Starter) -> None:
+def test_lost_permissions_end_subscriptions_with_error(start: Starter) -> None:
     server = start(_users(BOB))
     with _login(server, "bob", "b") as bob:
         bob.send("SUB foo 1\r\nSUB bar 2\r\n")
@@ -189,7 +189,7 @@ def test_lost_permissions_end_subscriptions_with_an_error(start: Starter) -> Non
         bob.expect_quiet()
 
 
-def test_an_unchanged_user_keeps_its_subscriptions(start: Starter) -> None:
+def test_unchanged_user_keeps_its_subscriptions(start: Starter) -> None:
     server = start(_users(AMY, BOB))
     with _login(server, "bob", "b") as bob:
         bob.send("SUB foo 1\r\n")
@@ -210,7 +210,7 @@ def test_new_payload_limit_applies_to_new_connections(start: Starter) -> None:
         wire.expect_closed()
 
 
-def test_lower_max_connections_closes_the_surplus(start: Starter) -> None:
+def test_lower_max_connections_closes_surplus(start: Starter) -> None:
     server = start("max_connections: 10\n")
     wires = [Wire(server.address, name=str(n)) for n in range(3)]
     for wire in wires:
@@ -286,7 +286,7 @@ def test_imports_and_mappings_change_under_subscriptions(start: Starter) -> None
             shop.expect_quiet()
 
 
-def test_lower_connection_limit_of_an_account_closes_the_surplus(start: Starter) -> None:
+def test_lower_connection_limit_of_account_closes_surplus(start: Starter) -> None:
     def limited(connections: int) -> str:
         return f"accounts {{ ONE {{ users: [ {AMY} ], limits: {{max_conn: {connections}}} }} }}\n"
 

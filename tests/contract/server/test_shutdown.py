@@ -87,7 +87,7 @@ def test_shutdown_closes_clients_without_error_line(start: Starter, number: sign
         wire.expect_closed()
 
 
-def test_messages_delivered_before_a_shutdown_arrive(start: Starter) -> None:
+def test_messages_delivered_before_shutdown_arrive(start: Starter) -> None:
     server = start()
     with Wire(server.address) as subscriber, Wire(server.address) as publisher:
         subscriber.connect()

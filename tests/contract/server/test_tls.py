@@ -59,7 +59,7 @@ def test_client_upgrades_to_tls_and_continues(
         wire.expect("MSG foo 1 2", "hi")
 
 
-def test_the_second_info_comes_under_tls_too(
+def test_second_info_comes_under_tls_too(
     secure: ServerUnderTest, certificates: Certificates
 ) -> None:
     with Wire(secure.address) as wire:
@@ -71,7 +71,7 @@ def test_the_second_info_comes_under_tls_too(
         assert told["tls_required"] is True
 
 
-def test_a_large_message_passes_tls(secure: ServerUnderTest, certificates: Certificates) -> None:
+def test_large_message_passes_tls(secure: ServerUnderTest, certificates: Certificates) -> None:
     body = "0123456789abcdef" * 65536
     with Wire(secure.address) as wire:
         wire.upgrade(certificates.context())
@@ -162,7 +162,7 @@ def test_untrusted_certificate_is_refused(
 
 
 @pytest.mark.parametrize("user", ["amy", "bob"])
-def test_a_certificate_names_its_user(
+def test_certificate_names_its_user(
     pool: ServerPool, implementation: Implementation, certificates: Certificates, user: str
 ) -> None:
     config = certificates.verifying("verify_and_map: true") + MAPPED_USERS
@@ -210,7 +210,7 @@ def tls_first(
     return pool.get(implementation, certificates.block("handshake_first: true", "timeout: 0.3"))
 
 
-def test_handshake_may_precede_the_greeting(
+def test_handshake_may_precede_greeting(
     tls_first: ServerUnderTest, certificates: Certificates
 ) -> None:
     with Wire(tls_first.address, greeting=False) as wire:

@@ -33,7 +33,7 @@ def test_messages_are_traced_in_both_directions(start: Starter) -> None:
     ]
 
 
-def test_long_payloads_are_cut_in_the_trace(start: Starter) -> None:
+def test_long_payloads_are_cut_in_trace(start: Starter) -> None:
     server = start("trace: true\nmax_traced_msg_len: 3\n")
     assert '<<- MSG_PAYLOAD: ["hel..."]' in _traced(server, "PUB foo 5\r\nhello\r\n")
 

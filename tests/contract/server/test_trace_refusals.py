@@ -109,7 +109,7 @@ def is_only(setup: Setup) -> bool:
 # -- batches
 
 
-def test_joining_an_atomic_batch_has_no_trace(setup: Setup) -> None:
+def test_joining_atomic_batch_has_no_trace(setup: Setup) -> None:
     setup.create(**BATCHES)
     setup.staged(1, setup.asking)
     setup.staged(2, setup.asking)
@@ -121,7 +121,7 @@ def test_joining_an_atomic_batch_has_no_trace(setup: Setup) -> None:
 
 
 @pytest.mark.parametrize("commit", ["1", "eob"])
-def test_the_commit_of_an_atomic_batch_names_the_last_message(setup: Setup, commit: str) -> None:
+def test_commit_of_atomic_batch_names_the_last_message(setup: Setup, commit: str) -> None:
     setup.create(**BATCHES, **RENAMED)
     setup.staged(1, {}, "bat.old")
     setup.send("bat.old", {**setup.asking, **_atomic(2, commit)})
@@ -143,7 +143,7 @@ def test_batch_without_interest_is_reported(setup: Setup) -> None:
     assert setup.num_messages == 0
 
 
-def test_a_fast_batch_is_traced_message_by_message(setup: Setup) -> None:
+def test_fast_batch_is_traced_message_by_message(setup: Setup) -> None:
     setup.create(**BATCHES, **RENAMED)
     setup.send("bat.old", setup.asking, _fast(1, 0))
     answers, events = setup.heard(2)
@@ -221,7 +221,7 @@ REFUSED: dict[str, tuple[dict[str, str], dict[str, str]]] = {
 
 @pytest.mark.parametrize("kind", ["single", "atomic", "fast"])
 @pytest.mark.parametrize("case", REFUSED)
-def test_refusal_is_worded_as_by_the_reference(setup: Setup, case: str, kind: str) -> None:
+def test_refusal_is_worded_as_by_reference(setup: Setup, case: str, kind: str) -> None:
     more, texts = REFUSED[case]
     setup.create(**BATCHES)
     setup.send("bat.a", {"Nats-Msg-Id": "1"})
@@ -245,7 +245,7 @@ FULL: dict[str, dict[str, object]] = {
 
 
 @pytest.mark.parametrize("text", FULL)
-def test_a_full_stream_names_the_subject_of_a_single_message(setup: Setup, text: str) -> None:
+def test_full_stream_names_subject_of_single_message(setup: Setup, text: str) -> None:
     setup.create(**BATCHES, discard="new", **FULL[text])
     setup.send("bat.a", {"K": "v"})
     setup.heard(1)
@@ -258,7 +258,7 @@ def test_a_full_stream_names_the_subject_of_a_single_message(setup: Setup, text:
     assert setup.heard(2)[1] == js(error=text)
 
 
-def test_message_too_large_for_the_stream_is_reported(setup: Setup) -> None:
+def test_message_too_large_for_stream_is_reported(setup: Setup) -> None:
     setup.create(**BATCHES)
     setup.send("bat.a", {**setup.asking, **LARGE})
     assert setup.heard(2)[1] == js(error="maximum payload exceeded")
@@ -276,7 +276,7 @@ def test_message_too_large_for_the_stream_is_reported(setup: Setup) -> None:
         (_fast(1, 0), {}, "batch publish is disabled (10205)"),
     ],
 )
-def test_stream_without_batches_reports_the_refusal(
+def test_stream_without_batches_reports_refusal(
     setup: Setup, reply: str, headers: dict[str, str], text: str
 ) -> None:
     setup.create()
@@ -314,7 +314,7 @@ def test_message_over_max_payload_is_traced_if_its_header_arrived(
     assert event["error"] == "maximum payload exceeded"
 
 
-def test_a_large_message_without_a_valid_destination_has_no_trace(setup: Setup) -> None:
+def test_large_message_without_valid_destination_has_no_trace(setup: Setup) -> None:
     block = "NATS/1.0\r\nNats-Trace-Dest: tra..ces\r\n\r\n"
     with Wire(setup.server.address) as sender:
         sender.connect(headers=True)
@@ -331,7 +331,7 @@ authorization { users: [
 """
 
 
-def test_a_large_message_with_a_denied_destination_is_refused_twice(
+def test_large_message_with_denied_destination_is_refused_twice(
     pool: ServerPool, implementation: Implementation
 ) -> None:
     block = "NATS/1.0\r\nNats-Trace-Dest: hidden\r\n\r\n"

@@ -76,7 +76,7 @@ LABELS = [
 
 
 @pytest.mark.parametrize(("said", "label"), LABELS)
-def test_the_log_names_program_account_and_user(
+def test_log_names_program_account_and_user(
     guarded: ServerUnderTest, said: dict[str, str], label: str
 ) -> None:
     with Wire(guarded.address) as wire:
@@ -87,7 +87,7 @@ def test_the_log_names_program_account_and_user(
         assert _logged(guarded, cid) == [f'{label} - Publish Violation - Subject "secret.a"']
 
 
-def test_a_client_without_a_user_is_named_by_its_program_alone(server: ServerUnderTest) -> None:
+def test_client_without_user_is_named_by_its_program_alone(server: ServerUnderTest) -> None:
     with Wire(server.address) as wire:
         wire.connect(name="me")
         wire.send("PUB $NRG.x 1\r\nx\r\n")
@@ -111,7 +111,7 @@ USERS = {
 
 
 @pytest.mark.parametrize("kind", USERS)
-def test_the_log_names_users_of_every_kind(
+def test_log_names_users_of_every_kind(
     pool: ServerPool, implementation: Implementation, kind: str
 ) -> None:
     config, login, label = USERS[kind]
@@ -124,7 +124,7 @@ def test_the_log_names_users_of_every_kind(
         assert _logged(server, cid) == [f'{label} - Publish Violation - Subject "$NRG.x"']
 
 
-def test_a_message_that_is_too_large_is_logged(start: Starter) -> None:
+def test_message_that_is_too_large_is_logged(start: Starter) -> None:
     server = start("max_payload: 4\n")
     with Wire(server.address) as wire:
         wire.connect()
@@ -145,7 +145,7 @@ def test_subscription_limit_is_logged_at_intervals(start: Starter) -> None:
     assert server.log.count("maximum subscriptions exceeded") == 1
 
 
-def test_a_subscription_that_a_reload_forbids_is_logged(start: Starter) -> None:
+def test_subscription_that_reload_forbids_is_logged(start: Starter) -> None:
     before = 'authorization { users: [ { user: "a m\\"y", password: p } ] }\n'
     server = start(before)
     with Wire(server.address) as wire:
@@ -160,7 +160,7 @@ def test_a_subscription_that_a_reload_forbids_is_logged(start: Starter) -> None:
     ]
 
 
-def test_clients_of_the_system_account_may_publish_to_raft_subjects(start: Starter) -> None:
+def test_clients_of_system_account_may_publish_to_raft_subjects(start: Starter) -> None:
     server = start("accounts { $SYS { users: [ { user: sys, password: p } ] } }\n")
     with Wire(server.address) as wire:
         wire.connect(user="sys", **{"pass": "p"})

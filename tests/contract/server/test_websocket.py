@@ -73,14 +73,14 @@ def frames(server_with_websocket: ServerUnderTest) -> Iterator[Frames]:
         yield opened
 
 
-def test_the_greeting_is_a_binary_message(server_with_websocket: ServerUnderTest) -> None:
+def test_greeting_is_binary_message(server_with_websocket: ServerUnderTest) -> None:
     with connect(server_with_websocket.websocket_url, compression=None) as socket:
         greeting = socket.recv(PATIENCE_SECONDS)
         assert isinstance(greeting, bytes)
         assert greeting.startswith(b"INFO {")
 
 
-def test_the_protocol_runs_inside_binary_messages(frames: Frames) -> None:
+def test_protocol_runs_inside_binary_messages(frames: Frames) -> None:
     frames.socket.send(b'CONNECT {"verbose":false}\r\nSUB foo 1\r\nPUB foo 2\r\nhi\r\nPING\r\n')
     frames.expect(b"MSG foo 1 2", b"hi", b"PONG")
 
@@ -96,16 +96,16 @@ def test_messages_need_not_end_at_line_ends(frames: Frames) -> None:
     frames.expect(b"MSG foo 1 2", b"hi", b"PONG")
 
 
-def test_a_fragmented_message_is_one_stream(frames: Frames) -> None:
+def test_fragmented_message_is_one_stream(frames: Frames) -> None:
     frames.socket.send([b'CONNECT {"verbose":fal', b"se}\r\nPI", b"NG\r\n"])
     frames.expect(b"PONG")
 
 
-def test_websocket_ping_gets_a_pong(frames: Frames) -> None:
+def test_websocket_ping_gets_pong(frames: Frames) -> None:
     assert frames.socket.ping(b"hello").wait(PATIENCE_SECONDS)
 
 
-def test_a_large_message_passes_both_ways(frames: Frames) -> None:
+def test_large_message_passes_both_ways(frames: Frames) -> None:
     body = b"0123456789abcdef" * 16384
     frames.socket.send(b'CONNECT {"verbose":false}\r\nSUB big 1\r\n')
     frames.socket.send(b"PUB big %d\r\n%b\r\nPING\r\n" % (len(body), body))
@@ -126,7 +126,7 @@ def test_plain_and_websocket_clients_hear_each_other(
         wire.expect("MSG to.wire 1 2", "yo")
 
 
-def test_a_protocol_error_closes(frames: Frames) -> None:
+def test_protocol_error_closes(frames: Frames) -> None:
     frames.socket.send(b"BOGUS\r\n")
     with pytest.raises(ConnectionClosed):
         frames.until_closed()
@@ -137,7 +137,7 @@ def test_close_frame_is_answered(frames: Frames) -> None:
     assert frames.socket.close_code == 1000
 
 
-def test_a_shutdown_says_going_away(start: Starter) -> None:
+def test_shutdown_closes_with_going_away(start: Starter) -> None:
     server = start(PLAIN)
     with connect(server.websocket_url, compression=None) as socket:
         frames = Frames(socket)
@@ -158,12 +158,12 @@ def _status(server: ServerUnderTest, method: str = "GET", **headers: str) -> int
         connection.close()
 
 
-def test_a_full_upgrade_is_taken(server_with_websocket: ServerUnderTest) -> None:
+def test_full_upgrade_is_taken(server_with_websocket: ServerUnderTest) -> None:
     assert _status(server_with_websocket, **UPGRADE) == 101
 
 
 @pytest.mark.parametrize("missing", sorted(UPGRADE))
-def test_an_incomplete_upgrade_is_refused(
+def test_incomplete_upgrade_is_refused(
     server_with_websocket: ServerUnderTest, missing: str
 ) -> None:
     headers = {name: value for name, value in UPGRADE.items() if name != missing}
@@ -245,7 +245,7 @@ COOKIES = [
 
 
 @pytest.mark.parametrize(("config", "right", "wrong"), COOKIES, ids=["token", "user", "jwt"])
-def test_a_cookie_logs_in(
+def test_cookie_logs_in(
     pool: ServerPool, implementation: Implementation, config: str, right: str, wrong: str
 ) -> None:
     server = pool.get(implementation, f"{PLAIN.rstrip()[:-1]}, {config}")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from support.stores import Driven, Make
 
 
-def test_a_new_store_is_empty_and_starts_at_one(store: Driven) -> None:
+def test_new_store_is_empty_and_starts_at_one(store: Driven) -> None:
     state = store.state(deleted=True)
     assert (state.msgs, state.bytes, state.num_subjects, state.num_deleted) == (0, 0, 0, 0)
     assert (state.first_seq, state.last_seq) == (1, 0)
@@ -32,7 +32,7 @@ def test_a_new_store_is_empty_and_starts_at_one(store: Driven) -> None:
     assert store.state().deleted is None
 
 
-def test_a_new_store_may_start_elsewhere(make: Make) -> None:
+def test_new_store_may_start_elsewhere(make: Make) -> None:
     store = make(first_seq=10)
     assert (store.state().first_seq, store.state().last_seq) == (10, 9)
     assert put(store, "a") == [10]
@@ -48,7 +48,7 @@ def test_message_round_trips(store: Driven) -> None:
     assert store.load(2) == MessageRecord(2, 7, "ü.b", b"", b"")
 
 
-def test_message_larger_than_a_block_round_trips(store: Driven) -> None:
+def test_message_larger_than_block_round_trips(store: Driven) -> None:
     payload = bytes(range(256)) * 4096
     put(store, "a", payload)
     put(store, "a")
@@ -56,7 +56,7 @@ def test_message_larger_than_a_block_round_trips(store: Driven) -> None:
     assert store.load(2).payload == b"m"
 
 
-def test_sizes_count_as_the_reference_counts_them(store: Driven) -> None:
+def test_sizes_count_as_reference_counts_them(store: Driven) -> None:
     parts = [
         ("a.x", b"", b"12345"),
         ("a.x", b"NATS/1.0\r\nK: v\r\n\r\n", b"12345"),
@@ -69,7 +69,7 @@ def test_sizes_count_as_the_reference_counts_them(store: Driven) -> None:
         assert store.state().bytes == total
 
 
-def test_explicit_sequence_leaves_a_gap(store: Driven) -> None:
+def test_explicit_sequence_leaves_gap(store: Driven) -> None:
     put(store, "a a")
     assert store.append("a", b"", b"", 30, seq=6) == Appended(6, NOTHING_REMOVED)
     assert put(store, "a") == [7]
@@ -79,7 +79,7 @@ def test_explicit_sequence_leaves_a_gap(store: Driven) -> None:
     assert store.load(4) is Missing.ABSENT
 
 
-def test_first_message_of_an_empty_store_may_have_any_sequence(store: Driven) -> None:
+def test_first_message_of_empty_store_may_have_any_sequence(store: Driven) -> None:
     store.append("a", b"", b"", 10, seq=2**40)
     state = store.state()
     assert (state.first_seq, state.last_seq, state.num_deleted) == (2**40, 2**40, 0)
@@ -103,7 +103,7 @@ def test_used_sequence_is_refused_without_effect(store: Driven, seq: int) -> Non
     assert store.state(deleted=True) == before
 
 
-def test_skipped_sequences_never_hold_a_message(store: Driven) -> None:
+def test_skipped_sequences_never_hold_message(store: Driven) -> None:
     put(store, "a")
     store.skip(2, 4, 15)
     state = store.state(deleted=True)
@@ -123,7 +123,7 @@ def test_empty_store_starts_after_skipped_sequences(store: Driven) -> None:
 
 
 @pytest.mark.parametrize(("first", "last"), [(1, 3), (3, 2), (4, 5), (2, 2)])
-def test_a_skip_that_does_not_start_at_the_next_sequence_is_refused(
+def test_skip_that_does_not_start_at_the_next_sequence_is_refused(
     store: Driven, first: int, last: int
 ) -> None:
     put(store, "a a")
@@ -132,7 +132,7 @@ def test_a_skip_that_does_not_start_at_the_next_sequence_is_refused(
     assert store.state().last_seq == 2
 
 
-def test_a_refused_message_uses_no_sequence(make: Make) -> None:
+def test_refused_message_uses_no_sequence(make: Make) -> None:
     store = make(Limits(msgs_max=1, discard_new=True))
     assert put(store, "a a") == [1, Refusal.MAX_MSGS]
     assert store.append("a", b"", b"", 30, seq=9) is Refusal.MAX_MSGS

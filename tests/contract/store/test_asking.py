@@ -36,7 +36,7 @@ def test_refusal_can_be_predicted(make: Make, limits: Limits) -> None:
         assert asked is None or live(store) == before
 
 
-def test_admitted_message_is_stored_over_the_limit(make: Make) -> None:
+def test_admitted_message_is_stored_over_limit(make: Make) -> None:
     limits = Limits(msgs_max=1, per_subject_max=1, discard_new=True, discard_new_per_subject=True)
     store = make(limits)
     put(store, "a")

@@ -34,7 +34,7 @@ def test_synced_messages_are_durable_up_to_the_last_sequence(store: Driven) -> N
     assert store.pending_sync() is None
 
 
-def test_messages_after_the_start_of_a_sync_are_not_durable(on_disk: Driven) -> None:
+def test_messages_after_the_start_of_sync_are_not_durable(on_disk: Driven) -> None:
     put(on_disk, "a")
     work = on_disk.pending_sync()
     put(on_disk, "b")
@@ -46,7 +46,7 @@ def test_messages_after_the_start_of_a_sync_are_not_durable(on_disk: Driven) -> 
     assert on_disk.durable_seq == 2
 
 
-def test_one_sync_runs_at_a_time(on_disk: Driven) -> None:
+def test_one_sync_runs_at_time(on_disk: Driven) -> None:
     put(on_disk, "a")
     work = on_disk.pending_sync()
     put(on_disk, "b")
@@ -56,7 +56,7 @@ def test_one_sync_runs_at_a_time(on_disk: Driven) -> None:
     assert on_disk.pending_sync() is not None
 
 
-def test_removal_alone_needs_a_sync(on_disk: Driven) -> None:
+def test_removal_alone_needs_sync(on_disk: Driven) -> None:
     put(on_disk, "a b c")
     on_disk.sync()
     on_disk.remove(2)
@@ -118,7 +118,7 @@ def test_limits_of_the_last_opening_apply(on_disk: Driven) -> None:
     assert live(on_disk) == [3]
 
 
-def test_erased_bytes_are_no_longer_on_the_disk(on_disk: Driven) -> None:
+def test_erased_bytes_are_no_longer_on_disk(on_disk: Driven) -> None:
     put(on_disk, "a", b"the secret")
     put(on_disk, "a a")
     on_disk.sync()

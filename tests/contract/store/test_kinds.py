@@ -8,7 +8,7 @@ from support.stores import KINDS
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_the_kind_takes_part(name: str) -> None:
+def test_kind_takes_part(name: str) -> None:
     reason = KINDS[name].absence()
     if reason is not None:
         pytest.skip(f"{name}: {reason}")

@@ -80,7 +80,7 @@ def test_over_max_per_subject_its_oldest_is_removed(make: Make) -> None:
     assert live(store, "a") == [4, 5]
 
 
-def test_subject_limit_applies_before_the_store_limit(make: Make) -> None:
+def test_subject_limit_applies_before_store_limit(make: Make) -> None:
     store = make(Limits(msgs_max=2, per_subject_max=1))
     put(store, "a b b")
     assert live(store) == [1, 3]
@@ -91,7 +91,7 @@ def test_subject_limit_applies_before_the_store_limit(make: Make) -> None:
 # -- the new one is refused
 
 
-def test_with_discard_new_a_full_store_refuses(make: Make) -> None:
+def test_with_discard_new_full_store_refuses(make: Make) -> None:
     store = make(Limits(msgs_max=2, discard_new=True))
     assert put(store, "a a a") == [1, 2, FULL]
     assert live(store) == [1, 2]
@@ -108,20 +108,20 @@ def test_max_msgs_is_checked_before_max_bytes(make: Make) -> None:
     assert put(store, "a a") == [1, FULL]
 
 
-def test_a_full_subject_is_replaced_in_a_full_store(make: Make) -> None:
+def test_full_subject_is_replaced_in_full_store(make: Make) -> None:
     store = make(Limits(msgs_max=2, per_subject_max=1, discard_new=True))
     assert put(store, "a b a c b") == [1, 2, 3, FULL, 4]
     assert live(store) == [3, 4]
 
 
-def test_discard_new_per_subject_refuses_a_full_subject(make: Make) -> None:
+def test_discard_new_per_subject_refuses_full_subject(make: Make) -> None:
     store = make(
         Limits(msgs_max=3, per_subject_max=1, discard_new=True, discard_new_per_subject=True)
     )
     assert put(store, "a b a c d b") == [1, 2, CROWDED, 3, FULL, CROWDED]
 
 
-def test_full_subject_accepts_a_message_no_larger_than_its_oldest(make: Make) -> None:
+def test_full_subject_accepts_message_no_larger_than_its_oldest(make: Make) -> None:
     store = make(Limits(bytes_max=2 * unit(make()), per_subject_max=1, discard_new=True))
     assert put(store, "a b a") == [1, 2, 3]
     assert put(store, "a", b"") == [4]
@@ -132,7 +132,7 @@ def test_full_subject_accepts_a_message_no_larger_than_its_oldest(make: Make) ->
     assert live(store) == [4, 5]
 
 
-def test_size_of_the_oldest_of_the_subject_counts(make: Make) -> None:
+def test_size_of_the_oldest_of_subject_counts(make: Make) -> None:
     store = make(Limits(bytes_max=3 * unit(make()) + 9, per_subject_max=2, discard_new=True))
     put(store, "a", b"m" * 10)
     put(store, "a b")
@@ -174,7 +174,7 @@ def test_lower_subject_limit_removes_even_with_discard_new(make: Make) -> None:
     assert live(store) == [4, 5]
 
 
-def test_a_store_over_its_totals_still_replaces_a_full_subject(make: Make) -> None:
+def test_store_over_its_totals_still_replaces_full_subject(make: Make) -> None:
     store = make()
     put(store, "a b c d e")
     store.set_limits(Limits(msgs_max=2, per_subject_max=1, discard_new=True))

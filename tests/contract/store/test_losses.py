@@ -17,7 +17,7 @@ def floor(store: Driven) -> int:
     return store.store.loss_floor
 
 
-def test_a_new_store_has_lost_nothing(make: Make) -> None:
+def test_new_store_has_lost_nothing(make: Make) -> None:
     assert floor(make()) == 0
     assert floor(make(first_seq=100)) == 0
 
@@ -38,7 +38,7 @@ def test_lower_subject_limit_causes_no_loss(make: Make) -> None:
 
 
 @pytest.mark.parametrize("call", ["remove", "erase"])
-def test_removing_the_newest_of_a_subject_is_a_loss(make: Make, call: str) -> None:
+def test_removing_the_newest_of_subject_is_loss(make: Make, call: str) -> None:
     store = make()
     put(store, "a b a b")
     getattr(store, call)(1)
@@ -60,7 +60,7 @@ def test_purge_loses_the_last_message_it_removes(make: Make) -> None:
     assert floor(store) == 5
 
 
-def test_purge_up_to_a_sequence_loses_nothing_newer(make: Make) -> None:
+def test_purge_up_to_sequence_loses_nothing_newer(make: Make) -> None:
     store = make()
     put(store, "a b c a b")
     store.purge(before_seq=5)
@@ -86,7 +86,7 @@ def test_empty_sequence_is_no_loss(make: Make) -> None:
     assert floor(store) == 2
 
 
-def test_removal_for_space_loses_only_messages_without_a_newer_one(make: Make) -> None:
+def test_removal_for_space_loses_only_messages_without_newer_one(make: Make) -> None:
     store = make(Limits(msgs_max=3))
     put(store, "a b a b a b")
     assert floor(store) == 0
@@ -94,14 +94,14 @@ def test_removal_for_space_loses_only_messages_without_a_newer_one(make: Make) -
     assert floor(store) == 5
 
 
-def test_message_that_does_not_fit_is_a_loss(make: Make) -> None:
+def test_message_that_does_not_fit_is_loss(make: Make) -> None:
     store = make(Limits(bytes_max=200))
     store.append("a", b"", bytes(500), 10)
     assert store.state().msgs == 0
     assert floor(store) == 1
 
 
-def test_expired_message_is_a_loss_unless_a_newer_one_stays(make: Make) -> None:
+def test_expired_message_is_loss_unless_newer_one_stays(make: Make) -> None:
     store = make()
     store.append("a", b"", b"", 10, ttl_ns=5)
     store.append("a", b"", b"", 10)
@@ -112,7 +112,7 @@ def test_expired_message_is_a_loss_unless_a_newer_one_stays(make: Make) -> None:
     assert floor(store) == 3
 
 
-def test_aged_out_message_is_a_loss(make: Make) -> None:
+def test_aged_out_message_is_loss(make: Make) -> None:
     store = make(Limits(age_ns_max=100))
     store.append("a", b"", b"", 10)
     store.append("b", b"", b"", 20)
@@ -123,7 +123,7 @@ def test_aged_out_message_is_a_loss(make: Make) -> None:
     assert floor(store) == 2
 
 
-def test_message_replaced_by_a_truncated_one_is_a_loss(make: Make) -> None:
+def test_message_replaced_by_truncated_one_is_loss(make: Make) -> None:
     store = make(Limits(per_subject_max=1))
     put(store, "a b a")
     store.truncate(2)
@@ -131,7 +131,7 @@ def test_message_replaced_by_a_truncated_one_is_a_loss(make: Make) -> None:
     assert floor(store) <= 2
 
 
-def test_losses_before_a_store_became_a_copy_are_kept(make: Make) -> None:
+def test_losses_before_store_became_copy_are_kept(make: Make) -> None:
     store = make()
     store.skip(1, 5, 10)
     put(store, "a")

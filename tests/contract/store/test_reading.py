@@ -35,7 +35,7 @@ def test_last_by_filter_is_the_newest_match(filled: Driven, subject: str, seq: i
 
 
 @pytest.mark.parametrize("subject", ["c", "a", "a.1.x", "*", "c.>"])
-def test_last_without_a_match_is_none(filled: Driven, subject: str) -> None:
+def test_last_without_match_is_none(filled: Driven, subject: str) -> None:
     assert filled.load_last(subject) is Missing.ABSENT
 
 
@@ -43,7 +43,7 @@ def test_last_without_a_match_is_none(filled: Driven, subject: str) -> None:
     ("subject", "bound", "seq"),
     [("b.1", 4, 2), ("b.1", 2, 2), ("a.*", 3, 1), (">", 5, 5), (">", 3, 2), ("b.1", 99, 5)],
 )
-def test_last_up_to_a_sequence_is_the_newest_before_it(
+def test_last_up_to_sequence_is_the_newest_before_it(
     filled: Driven, subject: str, bound: int, seq: int
 ) -> None:
     assert filled.load_last(subject, at_or_before=bound) == filled.load(seq)
@@ -68,7 +68,7 @@ def test_last_before_the_first_is_none(filled: Driven, subject: str, bound: int)
         (("c", "d.>"), []),
     ],
 )
-def test_next_and_pending_match_the_filters(
+def test_next_and_pending_match_filters(
     filled: Driven, filters: tuple[str, ...], seqs: list[int]
 ) -> None:
     assert live(filled, *filters) == seqs
@@ -128,7 +128,7 @@ def test_of_equal_times_the_first_message_is_found(store: Driven) -> None:
     assert store.seq_at_time(20) == 3
 
 
-def test_in_an_empty_store_any_time_finds_the_next_sequence(store: Driven) -> None:
+def test_in_empty_store_any_time_finds_the_next_sequence(store: Driven) -> None:
     assert store.seq_at_time(0) == 1
     put(store, "a a")
     store.purge()

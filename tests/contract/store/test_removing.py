@@ -22,7 +22,7 @@ def six(store: Driven) -> Driven:
 
 
 @pytest.mark.parametrize("call", ["remove", "erase"])
-def test_a_removed_message_is_gone_once(six: Driven, call: str) -> None:
+def test_removed_message_is_missing_once(six: Driven, call: str) -> None:
     take = getattr(six, call)
     size = six.size_of("a.0", b"", b"m")
     assert take(3) == Removed(1, size, ((3, 3),))
@@ -36,12 +36,12 @@ def test_a_removed_message_is_gone_once(six: Driven, call: str) -> None:
 
 @pytest.mark.parametrize("seq", [0, 7, 2**63])
 @pytest.mark.parametrize("call", ["remove", "erase"])
-def test_what_is_not_there_cannot_be_removed(six: Driven, call: str, seq: int) -> None:
+def test_missing_message_cannot_be_removed(six: Driven, call: str, seq: int) -> None:
     assert getattr(six, call)(seq) is None
     assert six.state().msgs == 6
 
 
-def test_without_its_first_message_the_store_starts_at_the_next_live_one(six: Driven) -> None:
+def test_without_its_first_message_store_starts_at_the_next_live_one(six: Driven) -> None:
     six.remove(2)
     six.remove(3)
     six.remove(1)
@@ -50,14 +50,14 @@ def test_without_its_first_message_the_store_starts_at_the_next_live_one(six: Dr
     assert state.deleted == SequenceSet()
 
 
-def test_without_its_last_message_the_store_still_ends_there(six: Driven) -> None:
+def test_without_its_last_message_store_still_ends_there(six: Driven) -> None:
     six.remove(6)
     state = six.state(deleted=True)
     assert (state.last_seq, state.last_ts_ns, state.num_deleted) == (6, 60, 1)
     assert state.deleted == SequenceSet([(6, 6)])
 
 
-def test_an_emptied_store_starts_behind_its_last_sequence(six: Driven) -> None:
+def test_emptied_store_starts_after_its_last_sequence(six: Driven) -> None:
     for seq in (6, 1, 3, 2, 5, 4):
         six.remove(seq)
     state = six.state(deleted=True)
@@ -97,7 +97,7 @@ def test_an_emptied_store_starts_behind_its_last_sequence(six: Driven) -> None:
     ],
     ids=str,
 )
-def test_a_purge_leaves_what_the_reference_leaves(
+def test_purge_leaves_what_reference_leaves(
     six: Driven, request_: dict[str, Any], left: list[int]
 ) -> None:
     before = set(live(six))
@@ -113,7 +113,7 @@ def test_a_purge_leaves_what_the_reference_leaves(
 
 
 @pytest.mark.parametrize("subject", [None, ">"])
-def test_a_purge_up_to_a_sequence_to_come_goes_on_there(six: Driven, subject: str | None) -> None:
+def test_purge_up_to_sequence_to_come_continues_there(six: Driven, subject: str | None) -> None:
     assert six.purge(subject=subject, before_seq=20).msgs == 6
     state = six.state(deleted=True)
     assert (state.first_seq, state.last_seq, state.last_ts_ns) == (20, 19, 60)
@@ -124,7 +124,7 @@ def test_a_purge_up_to_a_sequence_to_come_goes_on_there(six: Driven, subject: st
     assert put(six, "a") == [30]
 
 
-def test_a_new_store_can_be_purged_to_start_elsewhere(store: Driven) -> None:
+def test_new_store_can_be_purged_to_start_elsewhere(store: Driven) -> None:
     assert store.purge() == NOTHING_REMOVED
     assert (store.state().first_seq, store.state().last_seq) == (1, 0)
     store.purge(before_seq=5)
@@ -138,7 +138,7 @@ def test_keep_counts_live_messages_only(six: Driven) -> None:
     assert live(six) == [3, 4, 6]
 
 
-def test_keep_and_a_sequence_do_not_go_together(six: Driven) -> None:
+def test_keep_and_sequence_do_not_go_together(six: Driven) -> None:
     with pytest.raises(ValueError, match="together"):
         six.purge(before_seq=4, keep=1)
     assert six.state().msgs == 6
@@ -150,7 +150,7 @@ def test_purged_twice_is_purged_once(six: Driven) -> None:
     assert six.state(deleted=True).deleted == SequenceSet([(3, 3), (5, 5)])
 
 
-def test_a_purged_store_goes_on_as_any_other(make: Make) -> None:
+def test_purged_store_continues_as_any_other(make: Make) -> None:
     store = make(Limits(msgs_max=2, per_subject_max=1))
     put(store, "a b")
     store.purge()
@@ -173,7 +173,7 @@ def test_truncated_sequences_are_given_out_again(six: Driven) -> None:
     assert live(six) == [1, 2, 3, 4, 5]
 
 
-def test_truncated_to_a_sequence_that_is_gone_the_store_still_ends_there(six: Driven) -> None:
+def test_truncated_to_sequence_that_was_removed_store_still_ends_there(six: Driven) -> None:
     six.remove(4)
     six.truncate(4)
     state = six.state(deleted=True)
@@ -183,7 +183,7 @@ def test_truncated_to_a_sequence_that_is_gone_the_store_still_ends_there(six: Dr
 
 
 @pytest.mark.parametrize("seq", [0, 2])
-def test_truncated_below_its_first_message_the_store_is_empty_and_goes_on_there(
+def test_truncated_below_its_first_message_store_is_empty_and_continues_there(
     six: Driven, seq: int
 ) -> None:
     six.purge(before_seq=4)
@@ -194,7 +194,7 @@ def test_truncated_below_its_first_message_the_store_is_empty_and_goes_on_there(
     assert put(six, "a") == [seq + 1]
 
 
-def test_truncated_at_its_end_the_store_stays_as_it_is(six: Driven) -> None:
+def test_truncated_at_its_end_store_stays_as_it_is(six: Driven) -> None:
     before = six.state(deleted=True)
     assert six.truncate(6) == NOTHING_REMOVED
     assert six.state(deleted=True) == before
@@ -215,7 +215,7 @@ def test_truncated_deadlines_are_forgotten(store: Driven) -> None:
     assert live(store) == [1, 2]
 
 
-def test_a_store_truncated_below_a_gap_goes_on(make: Make) -> None:
+def test_store_truncated_below_gap_continues(make: Make) -> None:
     store = make()
     store.append("a", b"", b"x", 1, seq=10)
     store.truncate(5)

@@ -23,7 +23,7 @@ def test_nothing_falls_due_without_age_or_deadline(store: Driven) -> None:
     assert live(store) == [1, 2]
 
 
-def test_a_message_is_old_when_its_age_is_reached(make: Make) -> None:
+def test_message_is_old_when_its_age_is_reached(make: Make) -> None:
     store = make(Limits(age_ns_max=100))
     put(store, "a b c")
     assert store.expire(109) == NOTHING_REMOVED
@@ -37,7 +37,7 @@ def test_a_message_is_old_when_its_age_is_reached(make: Make) -> None:
     assert (store.state().first_seq, store.state().last_seq) == (4, 3)
 
 
-def test_a_deadline_is_reached_to_the_nanosecond(store: Driven) -> None:
+def test_deadline_is_reached_to_nanosecond(store: Driven) -> None:
     store.append("a", b"", b"", 5 * SECOND, ttl_ns=3 * SECOND + 7)
     store.append("a", b"", b"", 5 * SECOND, ttl_ns=SECOND)
     store.append("a", b"", b"", 5 * SECOND)
@@ -49,7 +49,7 @@ def test_a_deadline_is_reached_to_the_nanosecond(store: Driven) -> None:
     assert live(store) == [3]
 
 
-def test_the_earlier_of_age_and_deadline_counts(make: Make) -> None:
+def test_earlier_of_age_and_deadline_counts(make: Make) -> None:
     store = make(Limits(age_ns_max=100))
     store.append("long", b"", b"", 10, ttl_ns=500)
     store.append("short", b"", b"", 10, ttl_ns=50)
@@ -70,7 +70,7 @@ def test_never_exempts_from_age_and_from_nothing_else(make: Make) -> None:
     assert live(store) == [3, 4, 5]
 
 
-def test_an_age_limit_that_comes_later_takes_effect_with_the_next_expiry(make: Make) -> None:
+def test_age_limit_that_comes_later_takes_effect_with_the_next_expiry(make: Make) -> None:
     store = make()
     put(store, "a a a")
     assert store.set_limits(Limits(age_ns_max=20)) == NOTHING_REMOVED
@@ -80,7 +80,7 @@ def test_an_age_limit_that_comes_later_takes_effect_with_the_next_expiry(make: M
     assert store.expire(2**62) == NOTHING_REMOVED
 
 
-def test_a_shorter_age_is_not_hidden_by_what_was_exempt_before(make: Make) -> None:
+def test_shorter_age_is_not_hidden_by_what_was_exempt_before(make: Make) -> None:
     store = make(Limits(age_ns_max=1000))
     store.append("a", b"", b"", 10, ttl_ns=TTL_NEVER)
     put(store, "a a")
@@ -90,7 +90,7 @@ def test_a_shorter_age_is_not_hidden_by_what_was_exempt_before(make: Make) -> No
 
 
 @pytest.mark.parametrize("take", ["remove", "erase", "purge"])
-def test_what_is_gone_does_not_fall_due(store: Driven, take: str) -> None:
+def test_removed_messages_do_not_expire(store: Driven, take: str) -> None:
     store.append("a", b"", b"", 10, ttl_ns=100)
     if take == "purge":
         store.purge()
@@ -100,7 +100,7 @@ def test_what_is_gone_does_not_fall_due(store: Driven, take: str) -> None:
     assert store.expire(2**62) == NOTHING_REMOVED
 
 
-def test_the_next_deadline_is_never_late_and_at_most_a_second_early(make: Make) -> None:
+def test_next_deadline_is_never_late_and_at_most_second_early(make: Make) -> None:
     store = make(Limits(age_ns_max=10 * SECOND))
     store.append("a", b"", b"", SECOND)
     assert 10 * SECOND < store.next_deadline_ns() <= 11 * SECOND
@@ -111,7 +111,7 @@ def test_the_next_deadline_is_never_late_and_at_most_a_second_early(make: Make) 
     assert 10 * SECOND < store.next_deadline_ns() <= 11 * SECOND
 
 
-def test_expiry_is_taken_in_portions_and_says_there_is_more(make: Make) -> None:
+def test_expiry_is_taken_in_portions_and_reports_there_is_more(make: Make) -> None:
     store = make(Limits(age_ns_max=100))
     put(store, "a a a")
     for _ in range(2):
@@ -127,7 +127,7 @@ def test_expiry_is_taken_in_portions_and_says_there_is_more(make: Make) -> None:
     assert seen == {1, 2, 3, 4, 5}
 
 
-def test_none_is_the_smallest_portion(make: Make) -> None:
+def test_none_is_smallest_portion(make: Make) -> None:
     store = make(Limits(age_ns_max=100))
     put(store, "a")
     assert store.expire(1000, at_most=0) == NOTHING_REMOVED

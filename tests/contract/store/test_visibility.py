@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from support.stores import Driven, Make
 
 
-def test_what_is_durable_is_visible(make: Make) -> None:
+def test_durable_messages_are_visible(make: Make) -> None:
     store = make()
     put(store, "a b a")
     store.sync()
@@ -37,7 +37,7 @@ def test_nothing_is_seen_before_it_is_durable(synced_first: Driven) -> None:
     assert live(synced_first) == [1, 2, 3]
 
 
-def test_who_plans_the_next_append_sees_everything(store: Driven) -> None:
+def test_next_append_plan_sees_all_messages(store: Driven) -> None:
     put(store, "a b a")
     assert store.load(3, unsynced=True).subject == "a"
     assert store.load_last("a", unsynced=True).seq == 3
@@ -56,7 +56,7 @@ def test_totals_and_removals_mean_everything(synced_first: Driven) -> None:
     assert set(synced_first.subject_states()) == {"a"}
 
 
-def test_a_sequence_given_out_again_is_not_visible_before_its_own_sync(
+def test_sequence_given_out_again_is_not_visible_before_its_own_sync(
     synced_first: Driven,
 ) -> None:
     put(synced_first, "a b c")
@@ -74,7 +74,7 @@ def test_a_sequence_given_out_again_is_not_visible_before_its_own_sync(
     assert synced_first.load(2).subject == "x"
 
 
-def test_a_sync_is_wanted_until_all_is_durable(synced_first: Driven) -> None:
+def test_sync_is_wanted_until_all_is_durable(synced_first: Driven) -> None:
     synced_first.sync()
     assert not synced_first.sync_wanted
     put(synced_first, "a")

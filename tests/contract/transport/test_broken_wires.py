@@ -108,7 +108,7 @@ async def test_parts_that_are_cut_are_sent_again(s3: S3, wire: Wire, tmp_path: P
 
 
 @pytest.mark.parametrize("published", [False, True])
-async def test_a_swap_whose_answer_is_lost_is_still_the_one_that_won(
+async def test_swap_with_lost_reply_still_won(
     s3: S3, wire: Wire, tmp_path: Path, published: bool
 ) -> None:
     if published:
@@ -123,7 +123,7 @@ async def test_a_swap_whose_answer_is_lost_is_still_the_one_that_won(
 
 
 @pytest.mark.parametrize("request_", [b"partNumber=", b"uploadId=", b"if-match:"])
-async def test_an_upload_that_cannot_go_on_leaves_what_is_published(
+async def test_upload_that_cannot_continue_leaves_what_is_published(
     s3: S3, wire: Wire, tmp_path: Path, request_: bytes
 ) -> None:
     old = artifact(tmp_path / "old", 4)
@@ -141,7 +141,7 @@ async def test_an_upload_that_cannot_go_on_leaves_what_is_published(
     assert (await wire.place.transport().download(KEY, tmp_path / "then")).cursor == at(9)
 
 
-async def test_a_download_that_is_cut_for_good_leaves_nothing(
+async def test_download_that_is_cut_for_good_leaves_nothing(
     s3: S3, wire: Wire, tmp_path: Path
 ) -> None:
     artifact(tmp_path / "a", 9, value=BIG)
@@ -159,7 +159,7 @@ async def test_a_download_that_is_cut_for_good_leaves_nothing(
     assert nothing_in(tmp_path / "there")
 
 
-async def test_a_server_that_never_answers_is_not_waited_for(
+async def test_server_that_never_answers_is_not_waited_for(
     s3: S3, wire: Wire, tmp_path: Path
 ) -> None:
     artifact(tmp_path / "a", 5)
@@ -173,14 +173,14 @@ async def test_a_server_that_never_answers_is_not_waited_for(
             await transport.prune(KEY, grace=0)
 
 
-async def test_a_bucket_that_does_not_exist_is_told(s3: S3, tmp_path: Path) -> None:
+async def test_bucket_that_does_not_exist_is_reported(s3: S3, tmp_path: Path) -> None:
     artifact(tmp_path / "a", 5)
     transport = ArtifactTransport(s3.objects("nowhere"))
     with pytest.raises(TransportError):
         await transport.upload(KEY, tmp_path / "a")
 
 
-async def test_s3_makes_a_put_conditional(s3: S3) -> None:
+async def test_s3_makes_put_conditional(s3: S3) -> None:
     """What the pointer rests on; moto follows S3 in this."""
     objects = in_s3(s3).objects()
     assert await objects.swap("p", b"1", None)

@@ -45,16 +45,14 @@ def hidden(directory: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("kind", ["append-log", "rocksdb"])
-async def test_what_is_fetched_is_what_was_published(
-    place: Place, tmp_path: Path, kind: str
-) -> None:
+async def test_fetched_bytes_equal_published_bytes(place: Place, tmp_path: Path, kind: str) -> None:
     manifest = artifact(tmp_path / "a", 300, kind=kind)
     await place.transport().upload(KEY, tmp_path / "a")
     assert await place.transport().download(KEY, tmp_path / "b") == manifest
     assert everything_below(tmp_path / "b") == everything_below(tmp_path / "a")
 
 
-async def test_a_fetch_ends_in_a_place_that_is_free(place: Place, tmp_path: Path) -> None:
+async def test_fetch_ends_in_place_that_is_free(place: Place, tmp_path: Path) -> None:
     await published(place, tmp_path / "a")
     (tmp_path / "empty").mkdir()
     await place.transport().download(KEY, tmp_path / "empty")
@@ -62,7 +60,7 @@ async def test_a_fetch_ends_in_a_place_that_is_free(place: Place, tmp_path: Path
         await place.transport().download(KEY, tmp_path / "empty")
 
 
-async def test_nothing_published_is_told(place: Place, tmp_path: Path) -> None:
+async def test_nothing_published_is_reported(place: Place, tmp_path: Path) -> None:
     source = PublishedArtifact(place.transport(), KEY)
     assert await source.latest() is None
     with pytest.raises(ArtifactInvalid, match="no artifact is published"):
@@ -71,7 +69,7 @@ async def test_nothing_published_is_told(place: Place, tmp_path: Path) -> None:
     assert hidden(tmp_path) == []
 
 
-async def test_a_payload_that_is_gone_is_told(place: Place, tmp_path: Path) -> None:
+async def test_payload_that_was_removed_is_reported(place: Place, tmp_path: Path) -> None:
     name = await published(place, tmp_path / "a")
     await place.objects().delete(f"{KEY}.payloads/{name}")
     with pytest.raises(ArtifactInvalid, match="missing"):
@@ -80,7 +78,7 @@ async def test_a_payload_that_is_gone_is_told(place: Place, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("cut", [0, 1, 511, 512, 700, 1024, 2048, 2600])
-async def test_a_truncated_payload_is_refused(place: Place, tmp_path: Path, cut: int) -> None:
+async def test_truncated_payload_is_refused(place: Place, tmp_path: Path, cut: int) -> None:
     name = await published(place, tmp_path / "a")
     whole = await payload_of(place, name, tmp_path / "whole")
     (tmp_path / "part").write_bytes(whole[:cut])
@@ -90,7 +88,7 @@ async def test_a_truncated_payload_is_refused(place: Place, tmp_path: Path, cut:
     assert not (tmp_path / "b").exists()
 
 
-async def test_a_changed_byte_of_the_payload_is_refused(place: Place, tmp_path: Path) -> None:
+async def test_changed_byte_of_payload_is_refused(place: Place, tmp_path: Path) -> None:
     name = await published(place, tmp_path / "a")
     whole = bytearray(await payload_of(place, name, tmp_path / "whole"))
     whole[whole.index(b"PGSS") + 60] ^= 1
@@ -100,7 +98,7 @@ async def test_a_changed_byte_of_the_payload_is_refused(place: Place, tmp_path: 
         await place.transport().download(KEY, tmp_path / "b")
 
 
-async def test_the_payload_of_another_artifact_is_refused(place: Place, tmp_path: Path) -> None:
+async def test_payload_of_another_artifact_is_refused(place: Place, tmp_path: Path) -> None:
     other = await published(place, tmp_path / "a")
     await payload_of(place, other, tmp_path / "theirs")
     name = await published(place, tmp_path / "b", 6)
@@ -109,7 +107,7 @@ async def test_the_payload_of_another_artifact_is_refused(place: Place, tmp_path
         await place.transport().download(KEY, tmp_path / "c")
 
 
-async def test_a_pointer_nobody_can_read_is_refused(place: Place, tmp_path: Path) -> None:
+async def test_unreadable_pointer_is_refused(place: Place, tmp_path: Path) -> None:
     await published(place, tmp_path / "a")
     pointer = await place.pointer()
     assert pointer is not None
@@ -135,9 +133,7 @@ class Overtaken:
         await self._inner.download(path, file, progress)
 
 
-async def test_a_fetch_overtaken_by_a_newer_artifact_takes_that(
-    place: Place, tmp_path: Path
-) -> None:
+async def test_fetch_overtaken_by_newer_artifact_takes_that(place: Place, tmp_path: Path) -> None:
     await published(place, tmp_path / "a")
     artifact(tmp_path / "newer", 6)
 
@@ -149,7 +145,7 @@ async def test_a_fetch_overtaken_by_a_newer_artifact_takes_that(
     assert (await transport.download(KEY, tmp_path / "b")).cursor == at(6)
 
 
-async def test_a_store_of_any_kind_begins_with_what_is_published(
+async def test_store_of_any_kind_begins_with_what_is_published(
     place: Place, tmp_path: Path
 ) -> None:
     with KINDS["memory"].open("") as origin:

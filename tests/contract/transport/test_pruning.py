@@ -28,7 +28,7 @@ async def uploaded(place: Place, directory: Path, cursor: int) -> str:
     return name
 
 
-async def test_what_is_older_than_the_pointer_goes(place: Place, tmp_path: Path) -> None:
+async def test_objects_older_than_pointer_are_removed(place: Place, tmp_path: Path) -> None:
     for cursor in (3, 4, 5):
         artifact(tmp_path / f"{cursor}", cursor)
         await place.transport().upload(KEY, tmp_path / f"{cursor}")
@@ -38,7 +38,7 @@ async def test_what_is_older_than_the_pointer_goes(place: Place, tmp_path: Path)
     assert await place.transport().prune(KEY, grace=0) == 0
 
 
-async def test_what_is_young_stays(place: Place, tmp_path: Path) -> None:
+async def test_young_files_stay(place: Place, tmp_path: Path) -> None:
     for cursor in (3, 5):
         artifact(tmp_path / f"{cursor}", cursor)
         await place.transport().upload(KEY, tmp_path / f"{cursor}")
@@ -46,7 +46,7 @@ async def test_what_is_young_stays(place: Place, tmp_path: Path) -> None:
     assert len(await place.payloads()) == 2
 
 
-async def test_what_can_still_be_published_stays(place: Place, tmp_path: Path) -> None:
+async def test_publishable_writes_stay(place: Place, tmp_path: Path) -> None:
     older = await uploaded(place, tmp_path / "old", 3)
     published = await uploaded(place, tmp_path / "now", 5)
     await place.set_pointer((tmp_path / "now" / "MANIFEST.json").read_bytes())
@@ -59,7 +59,7 @@ async def test_what_can_still_be_published_stays(place: Place, tmp_path: Path) -
     assert older not in await place.payloads()
 
 
-async def test_without_a_pointer_nothing_goes(place: Place, tmp_path: Path) -> None:
+async def test_without_pointer_nothing_goes(place: Place, tmp_path: Path) -> None:
     assert await place.transport().prune(KEY, grace=0) == 0
     await uploaded(place, tmp_path / "a", 3)
     await place.set_pointer(b"spoilt")
@@ -67,7 +67,7 @@ async def test_without_a_pointer_nothing_goes(place: Place, tmp_path: Path) -> N
     assert len(await place.payloads()) == 1
 
 
-async def test_what_others_keep_there_stays(place: Place, tmp_path: Path) -> None:
+async def test_foreign_files_stay(place: Place, tmp_path: Path) -> None:
     await uploaded(place, tmp_path / "a", 5)
     (tmp_path / "file").write_bytes(b"")
     for name in ("readme", "0-0.tar", "00000000000000zz-0000000000000000.tar"):
@@ -75,7 +75,9 @@ async def test_what_others_keep_there_stays(place: Place, tmp_path: Path) -> Non
     assert await place.transport().prune(KEY, grace=0) == 0
 
 
-async def test_what_a_killed_upload_left_goes_with_its_rank(place: Place, tmp_path: Path) -> None:
+async def test_remains_of_killed_upload_are_removed_with_its_rank(
+    place: Place, tmp_path: Path
+) -> None:
     await uploaded(place, tmp_path / "a", 5)
     (tmp_path / "file").write_bytes(b"")
     for rank in (4, 5, 6):

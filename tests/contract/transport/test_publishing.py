@@ -48,9 +48,7 @@ def manifest_bytes(path: Path) -> bytes:
     return (path / "MANIFEST.json").read_bytes()
 
 
-async def test_the_pointer_is_the_manifest_and_the_payload_lies_where_it_says(
-    place: Place, tmp_path: Path
-) -> None:
+async def test_pointer_is_manifest_and_names_payload_path(place: Place, tmp_path: Path) -> None:
     manifest = artifact(tmp_path / "a", 5)
     assert await place.transport().manifest(KEY) is None
     assert await place.transport().upload(KEY, tmp_path / "a") == Published()
@@ -59,16 +57,14 @@ async def test_the_pointer_is_the_manifest_and_the_payload_lies_where_it_says(
     assert await place.payloads() == {payload_name(manifest_bytes(tmp_path / "a"))}
 
 
-async def test_an_older_artifact_does_not_replace_a_newer_one(place: Place, tmp_path: Path) -> None:
+async def test_older_artifact_does_not_replace_newer_one(place: Place, tmp_path: Path) -> None:
     newer, _ = artifact(tmp_path / "new", 7), artifact(tmp_path / "old", 6)
     await place.transport().upload(KEY, tmp_path / "new")
     assert await place.transport().upload(KEY, tmp_path / "old") == Superseded(at(7))
     assert await place.transport().manifest(KEY) == newer
 
 
-async def test_an_artifact_of_the_same_cursor_replaces_another(
-    place: Place, tmp_path: Path
-) -> None:
+async def test_artifact_of_the_same_cursor_replaces_another(place: Place, tmp_path: Path) -> None:
     artifact(tmp_path / "one", 5)
     two = artifact(tmp_path / "two", 5, value=b"other")
     await place.transport().upload(KEY, tmp_path / "one")
@@ -76,7 +72,7 @@ async def test_an_artifact_of_the_same_cursor_replaces_another(
     assert await place.transport().manifest(KEY) == two
 
 
-async def test_a_slow_exporter_is_overtaken_between_its_upload_and_the_swap(
+async def test_slow_exporter_is_overtaken_between_its_upload_and_swap(
     place: Place, tmp_path: Path
 ) -> None:
     artifact(tmp_path / "old", 5)
@@ -88,14 +84,14 @@ async def test_a_slow_exporter_is_overtaken_between_its_upload_and_the_swap(
     assert await place.pointer() == manifest_bytes(tmp_path / "fast")
 
 
-async def test_the_first_to_publish_may_find_that_it_was_not(place: Place, tmp_path: Path) -> None:
+async def test_first_to_publish_may_find_that_it_was_not(place: Place, tmp_path: Path) -> None:
     artifact(tmp_path / "slow", 6)
     artifact(tmp_path / "fast", 9)
     transport = interrupted(place, [manifest_bytes(tmp_path / "fast")])
     assert await transport.upload(KEY, tmp_path / "slow") == Superseded(at(9))
 
 
-async def test_a_race_lost_to_an_older_one_is_run_again(place: Place, tmp_path: Path) -> None:
+async def test_race_lost_to_older_one_is_run_again(place: Place, tmp_path: Path) -> None:
     for cursor in range(1, 6):
         artifact(tmp_path / f"{cursor}", cursor)
     others = [manifest_bytes(tmp_path / f"{cursor}") for cursor in range(1, 5)]
@@ -103,7 +99,7 @@ async def test_a_race_lost_to_an_older_one_is_run_again(place: Place, tmp_path: 
     assert await place.pointer() == manifest_bytes(tmp_path / "5")
 
 
-async def test_races_are_given_up_after_a_while(place: Place, tmp_path: Path) -> None:
+async def test_races_are_given_up_after_while(place: Place, tmp_path: Path) -> None:
     artifact(tmp_path / "a", 5)
     others = [b"{%d}" % n for n in range(SWAP_ATTEMPTS_MAX)]
     with pytest.raises(TransportError, match="races"):
@@ -111,9 +107,7 @@ async def test_races_are_given_up_after_a_while(place: Place, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("pointer", [b"", b"{}", b"\xff\xfe", b'{"schema_version": 9}'])
-async def test_a_pointer_nobody_can_read_is_replaced(
-    place: Place, tmp_path: Path, pointer: bytes
-) -> None:
+async def test_unreadable_pointer_is_replaced(place: Place, tmp_path: Path, pointer: bytes) -> None:
     manifest = artifact(tmp_path / "a", 5)
     await place.set_pointer(pointer)
     with pytest.raises(ArtifactInvalid):
@@ -122,14 +116,14 @@ async def test_a_pointer_nobody_can_read_is_replaced(
     assert await place.transport().manifest(KEY) == manifest
 
 
-async def test_a_pointer_too_long_to_be_one_is_left_alone(place: Place, tmp_path: Path) -> None:
+async def test_pointer_too_long_to_be_one_is_left_alone(place: Place, tmp_path: Path) -> None:
     artifact(tmp_path / "a", 5)
     await place.set_pointer(b" " * ((1 << 20) + 1))
     with pytest.raises(ArtifactInvalid, match="longer"):
         await place.transport().upload(KEY, tmp_path / "a")
 
 
-async def test_of_many_who_publish_at_once_the_newest_remains(place: Place, tmp_path: Path) -> None:
+async def test_newest_of_concurrent_uploads_remains(place: Place, tmp_path: Path) -> None:
     for cursor in range(1, RACERS + 1):
         artifact(tmp_path / f"{cursor}", cursor)
     outcomes = await asyncio.gather(
@@ -145,14 +139,14 @@ async def test_of_many_who_publish_at_once_the_newest_remains(place: Place, tmp_
     assert fetched.cursor == at(RACERS)
 
 
-async def test_the_same_artifact_published_twice_is_one(place: Place, tmp_path: Path) -> None:
+async def test_same_artifact_published_twice_is_one(place: Place, tmp_path: Path) -> None:
     artifact(tmp_path / "a", 5)
     for _ in range(2):
         assert await place.transport().upload(KEY, tmp_path / "a") == Published()
     assert len(await place.payloads()) == 1
 
 
-async def test_an_artifact_that_is_not_whole_is_not_published(place: Place, tmp_path: Path) -> None:
+async def test_artifact_that_is_not_whole_is_not_published(place: Place, tmp_path: Path) -> None:
     artifact(tmp_path / "a", 5)
     (tmp_path / "a" / "data" / "fold.snap").write_bytes(b"something else")
     with pytest.raises(ArtifactInvalid, match="not those of the manifest"):
@@ -163,7 +157,7 @@ async def test_an_artifact_that_is_not_whole_is_not_published(place: Place, tmp_
     assert await place.payloads() == set()
 
 
-async def test_nothing_remains_beside_the_artifact(place: Place, tmp_path: Path) -> None:
+async def test_nothing_remains_beside_artifact(place: Place, tmp_path: Path) -> None:
     (tmp_path / "made").mkdir()
     artifact(tmp_path / "made" / "a", 5)
     await place.transport().upload(KEY, tmp_path / "made" / "a")
@@ -171,7 +165,7 @@ async def test_nothing_remains_beside_the_artifact(place: Place, tmp_path: Path)
     assert not [name for name in names if name.startswith(STAGE_PREFIX)]
 
 
-async def test_progress_grows_to_the_whole(place: Place, tmp_path: Path) -> None:
+async def test_progress_grows_to_whole(place: Place, tmp_path: Path) -> None:
     artifact(tmp_path / "a", 5, value=b"v" * (4 << 20))
     told: list[tuple[int, int]] = []
     await place.transport().upload(KEY, tmp_path / "a", progress=lambda *one: told.append(one))

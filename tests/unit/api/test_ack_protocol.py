@@ -20,12 +20,12 @@ def v1(ref: AckRef) -> str:
 
 
 @given(REFS)
-def test_a_delivery_reads_back_from_its_subject(ref: AckRef) -> None:
+def test_delivery_reads_back_from_its_subject(ref: AckRef) -> None:
     assert parse_ack_subject(v1(ref)) == ref
 
 
 @given(REFS, NAMES, st.lists(NAMES, max_size=3))
-def test_the_longer_form_says_domain_and_account_and_may_go_on(
+def test_longer_form_reports_domain_and_account_and_may_continue(
     ref: AckRef, domain: str, more: list[str]
 ) -> None:
     tail = ".".join((*v1(ref).split(".")[2:], *more))
@@ -44,12 +44,12 @@ def test_the_longer_form_says_domain_and_account_and_may_go_on(
         "x.ACK.S.C.1.2.3.4.5",
     ],
 )
-def test_a_subject_of_another_shape_is_no_ack(subject: str) -> None:
+def test_subject_of_another_shape_is_no_ack(subject: str) -> None:
     assert parse_ack_subject(subject) is None
 
 
 @pytest.mark.parametrize("number", ["", "x", "-1", "+1", "1_0", "\u0664", "9" * 21, "9" * 9000])
-def test_what_no_sequence_can_be_is_beyond_all_of_them(number: str) -> None:
+def test_number_above_seq_max_is_beyond_all_sequences(number: str) -> None:
     ref = parse_ack_subject(f"$JS.ACK.S.C.1.{number}.3.4.5")
     assert ref is not None
     assert ref.stream_seq == UNREADABLE
@@ -91,7 +91,7 @@ def test_any_subject_is_read_or_is_none(subject: str) -> None:
         (b"anything", Ack(Verb.OTHER)),
     ],
 )
-def test_a_payload_is_a_verb_and_what_it_takes(payload: bytes, ack: Ack) -> None:
+def test_payload_is_verb_and_what_it_takes(payload: bytes, ack: Ack) -> None:
     assert parse_ack(payload) == ack
 
 
@@ -99,5 +99,5 @@ def test_a_payload_is_a_verb_and_what_it_takes(payload: bytes, ack: Ack) -> None
     st.binary()
     | st.builds(lambda verb, rest: verb + rest, st.sampled_from((b"-NAK ", b"+TERM ")), st.binary())
 )
-def test_any_payload_is_an_ack(payload: bytes) -> None:
+def test_any_payload_is_ack(payload: bytes) -> None:
     assert isinstance(parse_ack(payload), Ack)

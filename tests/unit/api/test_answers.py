@@ -47,7 +47,7 @@ REQUESTS = structs_of(request_bodies, Struct)
 
 
 @pytest.mark.parametrize("kind", ANSWERS, ids=lambda kind: kind.__name__)
-def test_a_refusal_begins_with_type_and_error(kind: type[Response]) -> None:
+def test_refusal_begins_with_type_and_error(kind: type[Response]) -> None:
     written = json.loads(encode(kind.refused(STREAM_NOT_FOUND)))
     assert list(written)[:2] == ["type", "error"]
     assert written["type"].startswith("io.nats.jetstream.api.v1.")
@@ -70,7 +70,7 @@ def test_types_are_each_ones_own() -> None:
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_a_refusal_keeps_what_is_always_written(
+def test_refusal_keeps_what_is_always_written(
     kind: type[Response], more: dict[str, object]
 ) -> None:
     written = json.loads(encode(kind.refused(STREAM_NOT_FOUND)))
@@ -83,7 +83,7 @@ def test_information_stands_flat_between_the_other_fields() -> None:
     assert list(written) == ["type", "config", "created", "state", "ts", "did_create"]
 
 
-def test_an_account_shows_usage_before_domain_and_requests() -> None:
+def test_account_shows_usage_before_domain_and_requests() -> None:
     written = json.loads(encode(AccountInfoResponse(stats=AccountStats(domain="d"))))
     assert list(written) == [
         "type", "memory", "storage", "reserved_memory", "reserved_storage", "streams",
@@ -92,7 +92,7 @@ def test_an_account_shows_usage_before_domain_and_requests() -> None:
     assert written["limits"]["max_streams"] == -1
 
 
-def test_a_message_travels_as_base64() -> None:
+def test_message_travels_as_base64() -> None:
     message = StoredMessage(subject="a", seq=2, hdrs=b"NATS/1.0\r\n\r\n", data=b"x", time=1)
     written = json.loads(encode(MsgGetResponse(message=message)))["message"]
     assert written == {
@@ -108,7 +108,7 @@ def test_a_message_travels_as_base64() -> None:
 
 
 @pytest.mark.parametrize("kind", EVENTS, ids=lambda kind: kind.__name__)
-def test_an_event_is_stamped_with_id_time_and_domain(kind: type[Event]) -> None:
+def test_event_is_stamped_with_id_time_and_domain(kind: type[Event]) -> None:
     event = json.loads(stamp(kind(), id="I", timestamp_ns=1, domain="D"))
     assert list(event)[:3] == ["type", "id", "timestamp"]
     assert event["id"] == "I"
@@ -116,7 +116,7 @@ def test_an_event_is_stamped_with_id_time_and_domain(kind: type[Event]) -> None:
     assert event["domain"] == "D"
 
 
-def test_the_domain_has_its_place_in_each_event() -> None:
+def test_domain_has_its_place_in_each_event() -> None:
     batch = BatchAbandoned(stream="s", batch="b", reason="timeout")
     fields = list(json.loads(stamp(batch, id="I", timestamp_ns=1, domain="D")))
     assert fields[3:] == ["stream", "domain", "batch", "reason"]
@@ -132,11 +132,11 @@ def test_metrics_have_types_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("kind", REQUESTS, ids=lambda kind: kind.__name__)
-def test_an_empty_body_is_all_defaults(kind: type[Struct]) -> None:
+def test_empty_body_is_all_defaults(kind: type[Struct]) -> None:
     assert decode(kind, b"") == kind()
 
 
-def test_a_configuration_is_taken_out_of_its_request() -> None:
+def test_configuration_is_taken_out_of_its_request() -> None:
     request = decode(StreamConfigRequest, b'{"name":"A","max_msgs":5,"pedantic":true}')
     assert request.pedantic
     assert request.config == StreamConfig(name="A", max_msgs=5)
@@ -148,7 +148,7 @@ def test_requests_are_read_by_their_fields() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b" { } ", b"\n{\n}"])
-def test_an_object_without_keys_is_an_empty_body(body: bytes) -> None:
+def test_object_without_keys_is_empty_body(body: bytes) -> None:
     assert is_empty_body(body)
 
 
@@ -157,7 +157,7 @@ def test_anything_else_is_not(body: bytes) -> None:
     assert not is_empty_body(body)
 
 
-def test_only_objects_and_lists_are_looked_at_where_a_body_may_be_anything() -> None:
+def test_only_objects_and_lists_are_looked_at_where_body_may_be_anything() -> None:
     assert is_json_body(b' \n{"a":1}')
     assert is_json_body(b"[")
     assert not is_json_body(b"")

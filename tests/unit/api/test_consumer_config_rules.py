@@ -62,7 +62,7 @@ RULE_ARGUMENTS = ["cfg", "stream", "caps", "return"]
 
 
 @pytest.mark.parametrize("copies", [1, 3])
-def test_interest_needs_as_many_copies_as_the_stream(copies: int) -> None:
+def test_interest_needs_as_many_copies_as_stream(copies: int) -> None:
     stream = structs.replace(PLAIN, retention=Retention.INTEREST, num_replicas=3)
     refused = check_consumer(normal(ConsumerConfig(num_replicas=copies)), stream, NO_CAPS)
     assert (refused is None) == (copies == 3)
@@ -70,7 +70,7 @@ def test_interest_needs_as_many_copies_as_the_stream(copies: int) -> None:
     assert check_consumer(normal(ConsumerConfig(num_replicas=copies)), limits, NO_CAPS) is None
 
 
-def test_more_copies_than_the_stream_has_are_refused() -> None:
+def test_more_copies_than_stream_has_are_refused() -> None:
     refused = check_consumer(normal(ConsumerConfig(num_replicas=2)), PLAIN, NO_CAPS)
     assert refused is not None
     assert refused.err_code == 10126
@@ -80,12 +80,12 @@ def test_more_copies_than_the_stream_has_are_refused() -> None:
     ("text", "share"),
     [("", 0), ("50%", 50), ("+7", 7), ("250", 250), ("x", 0), ("-1", 0), ("9" * 5000, 0)],
 )
-def test_sampling_is_a_percentage(text: str, share: int) -> None:
+def test_sampling_is_percentage(text: str, share: int) -> None:
     assert sampled_percent(text) == share
 
 
 @pytest.mark.parametrize("digits", ["9" * 19, "9" * 5000, "-" + "9" * 30])
-def test_a_share_beyond_64_bits_is_out_of_range(digits: str) -> None:
+def test_share_beyond_64_bits_is_out_of_range(digits: str) -> None:
     refused = check_consumer(normal(ConsumerConfig(sample_freq=digits)), PLAIN, NO_CAPS)
     assert refused is not None
     assert refused.description.endswith("value out of range")
@@ -104,7 +104,7 @@ def test_normalising_twice_is_normalising_once() -> None:
         assert normal(once, capped, caps) == once
 
 
-def test_what_pedantic_accepts_is_not_corrected_downwards() -> None:
+def test_config_accepted_by_pedantic_is_not_lowered() -> None:
     draw = random.Random(2)
     accepted = 0
     for _ in range(DRAWS):
@@ -133,12 +133,12 @@ def test_what_pedantic_accepts_is_not_corrected_downwards() -> None:
         ({"max_deliver": -7, "max_ack_pending": -7}, {"max_deliver": -1, "max_ack_pending": -1}),
     ],
 )
-def test_what_is_left_open_is_filled_in(given: dict[str, Any], filled: dict[str, Any]) -> None:
+def test_unset_fields_get_defaults(given: dict[str, Any], filled: dict[str, Any]) -> None:
     cfg = normal(ConsumerConfig(**given))
     assert {name: getattr(cfg, name) for name in filled} == filled
 
 
-def test_the_lowest_cap_is_the_default_for_unacknowledged_messages() -> None:
+def test_lowest_cap_is_default_for_unacknowledged_messages() -> None:
     explicit = ConsumerConfig(ack_policy=AckPolicy.EXPLICIT)
     caps = ConsumerCaps(server_max_ack_pending=50, account_max_ack_pending=30, server_max_batch=4)
     cfg = normal(explicit, caps=caps)
@@ -148,7 +148,7 @@ def test_the_lowest_cap_is_the_default_for_unacknowledged_messages() -> None:
     assert (of_stream.max_ack_pending, of_stream.inactive_threshold) == (60, 7)
 
 
-def test_a_configuration_survives_the_wire() -> None:
+def test_configuration_survives_wire() -> None:
     draw = random.Random(3)
     for _ in range(DRAWS):
         cfg = drawn_config(draw)

@@ -60,14 +60,14 @@ def refused(raw: bytes, kind: type[Struct] = StreamConfigRequest) -> str:
 
 
 @pytest.mark.parametrize("body", bodies(), ids=lambda body: body.label)
-def test_a_fault_has_the_words_of_the_reference(body: Body) -> None:
+def test_fault_has_words_of_reference(body: Body) -> None:
     if body.fault:
         assert refused(body.raw) == body.fault
     else:
         decode(StreamConfigRequest, body.raw)
 
 
-def test_an_empty_body_is_all_defaults() -> None:
+def test_empty_body_is_all_defaults() -> None:
     assert decode(StreamConfig, b"") == decode(StreamConfig, b" {} ") == StreamConfig()
     assert decode(StreamConfig, b"null") == StreamConfig()
 
@@ -76,12 +76,12 @@ def test_keys_match_in_any_case() -> None:
     assert decode(StreamConfig, b'{"NAME":"A","Max_Msgs":5}') == StreamConfig(name="A", max_msgs=5)
 
 
-def test_null_leaves_a_field_as_it_is() -> None:
+def test_null_leaves_field_as_it_is() -> None:
     raw = b'{"name":null,"max_msgs":null,"subjects":null,"mirror":null,"consumer_limits":null}'
     assert decode(StreamConfig, raw) == StreamConfig()
 
 
-def test_null_inside_a_list_is_an_empty_value() -> None:
+def test_null_inside_list_is_empty_value() -> None:
     raw = b'{"subjects":["a",null],"sources":[null],"metadata":{"k":null}}'
     cfg = decode(StreamConfig, raw)
     assert cfg.subjects == ("a", "")
@@ -111,7 +111,7 @@ def test_unknown_fields_pass_where_they_may() -> None:
         ("max_age", -(2**63), 2**63 - 1, "time.Duration"),
     ],
 )
-def test_a_number_must_fit_its_field(field: str, least: int, most: int, name: str) -> None:
+def test_number_must_fit_its_field(field: str, least: int, most: int, name: str) -> None:
     for fits in (least, most):
         assert getattr(decode(StreamConfig, b'{"%s":%d}' % (field.encode(), fits)), field) == fits
     for outside in (least - 1, most + 1, 10**5000):
@@ -136,7 +136,7 @@ def test_text_that_is_no_unicode_is_read_as_far_as_it_can_be() -> None:
     assert decode(StreamConfig, b'{"name":"a\\ud800b"}').name == "a\ufffdb"
 
 
-def test_a_body_nested_beyond_reason_is_refused() -> None:
+def test_body_nested_beyond_reason_is_refused() -> None:
     assert refused(b"[" * 100_000) == f"exceeded max depth at offset {NESTING_MAX + 1}"
 
 
@@ -167,7 +167,7 @@ def test_empty_fields_are_left_out_unless_marked() -> None:
     }
 
 
-def test_a_nested_value_is_written_even_if_empty_and_a_flat_one_without_a_name() -> None:
+def test_nested_value_is_written_even_if_empty_and_flat_one_without_name() -> None:
     written = json.loads(encode(Outer(inner=Inner(), nested=Inner(), many=())))
     assert written["here"] == 0
     assert written["nested"] == {"here": 0}
@@ -175,7 +175,7 @@ def test_a_nested_value_is_written_even_if_empty_and_a_flat_one_without_a_name()
     assert "inner" not in written
 
 
-def test_the_order_of_declaration_is_the_order_on_the_wire() -> None:
+def test_order_of_declaration_is_order_on_wire() -> None:
     names = list(json.loads(encode(StreamConfig(name="A", subjects=("a",), description="d"))))
     wanted = [name for name in StreamConfig.__struct_fields__ if name in names]
     assert names == wanted
@@ -190,7 +190,7 @@ def test_maps_are_sorted_bytes_are_base64_times_are_text() -> None:
     assert b'"since":"1970-01-01T00:00:01.5Z"' in written
 
 
-def test_what_browsers_could_take_for_markup_is_escaped() -> None:
+def test_markup_is_escaped() -> None:
     written = encode(Outer(text='<a>&\u2028\u2029\x01\t"\\é'))
     assert rb'"text":"\u003ca\u003e\u0026\u2028\u2029\u0001\t\"\\' in written
     assert json.loads(written)["text"] == '<a>&\u2028\u2029\x01\t"\\é'
@@ -202,7 +202,7 @@ def test_text_that_is_no_unicode_is_written_as_far_as_it_can_be() -> None:
     assert json.loads(encode(value))["text"] == "a\ufffdb"
 
 
-def test_an_error_is_written_as_an_object() -> None:
+def test_error_is_written_as_object() -> None:
     assert json.loads(encode(Outer(error=STREAM_NOT_FOUND)))["error"] == {
         "code": 404,
         "err_code": 10059,
@@ -210,7 +210,7 @@ def test_an_error_is_written_as_an_object() -> None:
     }
 
 
-def test_information_of_an_empty_stream_is_byte_for_byte_as_the_reference_writes_it() -> None:
+def test_information_of_empty_stream_is_byte_for_byte_as_reference_writes_it() -> None:
     assert encode(StreamInfo(config=StreamConfig(name="S1", subjects=("s1.>",)))) == (
         b'{"config":{"name":"S1","subjects":["s1.\\u003e"],"retention":"limits","max_consumers":0,'
         b'"max_msgs":0,"max_bytes":0,"max_age":0,"max_msgs_per_subject":0,"discard":"old",'
@@ -246,5 +246,5 @@ configs = st.builds(
 
 
 @given(configs)
-def test_what_is_written_is_read_back_as_it_was(cfg: StreamConfig) -> None:
+def test_written_bytes_are_read_back(cfg: StreamConfig) -> None:
     assert decode(StreamConfig, encode(cfg)) == cfg

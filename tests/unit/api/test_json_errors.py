@@ -29,7 +29,7 @@ def is_json(text: str) -> bool:
 
 
 @given(SPICE)
-def test_one_value_has_no_fault_exactly_if_a_parser_takes_it(text: str) -> None:
+def test_one_value_has_no_fault_exactly_if_parser_takes_it(text: str) -> None:
     if is_json(text):
         assert explain(text.encode()) == ""
     elif text.strip(" \t\r\n"):
@@ -48,7 +48,7 @@ def has_several_values(text: str) -> bool:
 
 
 @given(VALUES)
-def test_a_value_cut_short_ends_early(value: object) -> None:
+def test_value_cut_short_ends_early(value: object) -> None:
     whole = json.dumps(value).encode()
     assert explain(whole) == ""
     if isinstance(value, str | list | dict):
@@ -69,7 +69,7 @@ def test_characters_are_shown_so_that_they_can_be_seen(raw: bytes, fault: str) -
     assert explain(raw).startswith(fault)
 
 
-def test_long_text_is_refused_without_a_search_for_its_fault() -> None:
+def test_long_text_is_refused_without_search_for_its_fault() -> None:
     short = b"[" + b"[]," * 1000
     assert explain(short + b"x").startswith("invalid character 'x'")
     assert explain(short * 20 + b"x") == explain_one(short * 20 + b"x") == UNEXPLAINED

@@ -16,16 +16,16 @@ MINUTE = 60 * 10**9
 
 
 @pytest.mark.parametrize("body", [b"", b"  \r\n", b"x", b"1.5", b"[1]", b"9" * 20, b"5 6", b"1_0"])
-def test_a_body_that_says_nothing_asks_for_one_message(body: bytes) -> None:
+def test_empty_body_requests_one_message(body: bytes) -> None:
     assert parse_pull(body) == ONE_MESSAGE
 
 
 @pytest.mark.parametrize(("body", "batch"), [(b"5", 5), (b"+2", 2), (b" -3\n", -3), (b"0", 0)])
-def test_a_number_is_the_batch(body: bytes, batch: int) -> None:
+def test_number_is_batch(body: bytes, batch: int) -> None:
     assert parse_pull(body) == PullRequest(batch)
 
 
-def test_an_object_says_everything() -> None:
+def test_json_output_is_complete() -> None:
     said = {
         "batch": 3,
         "expires": MINUTE,
@@ -83,14 +83,12 @@ def test_unusual_spellings_mean_the_same(body: bytes) -> None:
         (b'{"idle_heartbeat":1}', "heartbeat value too large"),
     ],
 )
-def test_what_cannot_be_read_is_said_in_the_words_of_the_reference(
-    body: bytes, reason: str
-) -> None:
+def test_read_errors_have_text_of_reference(body: bytes, reason: str) -> None:
     assert parse_pull(body) == reason
 
 
 @given(st.binary(max_size=60) | st.text(string.printable).map(lambda text: f"{{{text}".encode()))
-def test_any_body_is_a_request_or_a_reason(body: bytes) -> None:
+def test_any_body_is_request_or_reason(body: bytes) -> None:
     assert isinstance(parse_pull(body), PullRequest | str)
 
 
@@ -149,7 +147,7 @@ CAPPED = ConsumerConfig(max_batch=5, max_expires=90 * 10**9, max_bytes=7)
         (ConsumerConfig(), PullRequest(group="whatever", formal=True), None),
     ],
 )
-def test_the_configuration_refuses_in_order(
+def test_configuration_refuses_in_order(
     cfg: ConsumerConfig, pull: PullRequest, status: str | None
 ) -> None:
     assert refuse_pull(pull, cfg) == status
@@ -169,7 +167,7 @@ def test_the_configuration_refuses_in_order(
         (b'{"a":"\\u12', "unexpected end of JSON input"),
     ],
 )
-def test_what_cannot_be_shown_is_escaped(body: bytes, shown: str) -> None:
+def test_unprintable_characters_are_escaped(body: bytes, shown: str) -> None:
     assert parse_pull(body) == shown
 
 

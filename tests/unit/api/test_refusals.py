@@ -14,17 +14,17 @@ ENTRIES = {
 }
 
 
-def test_every_name_is_in_the_catalogue_and_every_entry_has_a_name() -> None:
+def test_every_name_is_in_catalogue_and_every_entry_has_name() -> None:
     assert {entry.err_code for entry in ENTRIES.values()} == set(CATALOGUE)
     assert len(ENTRIES) == len(CATALOGUE)
 
 
-def test_entries_stand_in_the_order_of_their_codes() -> None:
+def test_entries_stand_in_order_of_their_codes() -> None:
     codes = list(CATALOGUE)
     assert codes == sorted(codes)
 
 
-def test_a_code_is_given_once() -> None:
+def test_code_is_given_once() -> None:
     with pytest.raises(AssertionError, match="10059 is taken"):
         refusal(404, 10059, "again")
 
@@ -35,7 +35,7 @@ def test_gaps_are_filled_by_name_and_braces_in_values_stay() -> None:
     assert refusals.STREAM_INVALID_CONFIG(err="{x}").description == "{x}"
 
 
-def test_a_gap_must_be_filled() -> None:
+def test_gap_must_be_filled() -> None:
     with pytest.raises(KeyError):
         refusals.STREAM_WRONG_LAST_SEQUENCE()
 

@@ -42,7 +42,7 @@ CONSUMER_FIELDS = {
 
 
 class TestFieldWithoutMark:
-    def test_raises_and_names_the_field(self) -> None:
+    def test_raises_and_names_field(self) -> None:
         class Config(Struct):
             marked: Annotated[int, ALLOWS] = 0
             unmarked: int = 0
@@ -50,14 +50,14 @@ class TestFieldWithoutMark:
         with pytest.raises(TypeError, match=r"Config\.unmarked needs exactly one"):
             ShortcutRules(Config)
 
-    def test_raises_if_the_annotation_has_other_metadata_only(self) -> None:
+    def test_raises_if_annotation_has_other_metadata_only(self) -> None:
         class Config(Struct):
             size: Annotated[int, "bytes"] = 0
 
         with pytest.raises(TypeError, match=r"Config\.size"):
             ShortcutRules(Config)
 
-    def test_raises_if_a_field_has_two_marks(self) -> None:
+    def test_raises_if_field_has_two_marks(self) -> None:
         class Config(Struct):
             size: Annotated[int, ALLOWS, ENFORCED] = 0
 
@@ -66,7 +66,7 @@ class TestFieldWithoutMark:
 
 
 class TestForbids:
-    def test_without_values_forbids_every_value_but_the_default(self) -> None:
+    def test_without_values_forbids_every_value_but_default(self) -> None:
         class Config(Struct):
             size: Annotated[int, forbids(Shortcut.LANE)] = 5
 
@@ -93,16 +93,16 @@ class TestForbids:
 
 
 class TestStreamFields:
-    def test_the_default_configuration_allows_every_shortcut(self) -> None:
+    def test_default_configuration_allows_every_shortcut(self) -> None:
         assert not STREAM_SHORTCUTS.forbidden(StreamConfig(name="S", subjects=("s",)))
 
     @pytest.mark.parametrize("field", sorted(STREAM_FIELDS))
-    def test_a_field_forbids_its_shortcuts_and_no_other(self, field: str) -> None:
+    def test_field_forbids_its_shortcuts_and_no_other(self, field: str) -> None:
         value, expected = STREAM_FIELDS[field]
         cfg = replace(StreamConfig(name="S"), **{field: value})
         assert STREAM_SHORTCUTS.forbidden(cfg) == expected
 
-    def test_work_queues_and_limits_keep_the_lane(self) -> None:
+    def test_work_queues_and_limits_keep_lane(self) -> None:
         cfg = StreamConfig(
             retention=Retention.WORKQUEUE,
             max_msgs=5,
@@ -116,11 +116,11 @@ class TestStreamFields:
 
 
 class TestConsumerFields:
-    def test_the_default_configuration_allows_every_shortcut(self) -> None:
+    def test_default_configuration_allows_every_shortcut(self) -> None:
         assert not CONSUMER_SHORTCUTS.forbidden(ConsumerConfig(durable_name="C"))
 
     @pytest.mark.parametrize("field", sorted(CONSUMER_FIELDS))
-    def test_a_field_forbids_its_shortcuts_and_no_other(self, field: str) -> None:
+    def test_field_forbids_its_shortcuts_and_no_other(self, field: str) -> None:
         value, expected = CONSUMER_FIELDS[field]
         cfg = replace(ConsumerConfig(durable_name="C"), **{field: value})
         assert CONSUMER_SHORTCUTS.forbidden(cfg) == expected

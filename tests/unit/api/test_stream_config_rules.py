@@ -54,7 +54,7 @@ PEDANTIC_INVALID = [
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.label)
-def test_a_fault_is_refused_in_the_words_of_the_table(fault: Fault) -> None:
+def test_fault_is_refused_in_words_of_table(fault: Fault) -> None:
     assert plain(asked("CREATE", NAME, named(fault.config), AROUND)) == fault.refusal
 
 
@@ -107,7 +107,7 @@ def decoded(config: dict[str, object]) -> tuple[StreamConfig, StreamContext]:
 
 
 @pytest.mark.parametrize("name", ["", " ", "a.b", "a*", ">", "a/b", "a\\b", "a\tb", "N" * 256])
-def test_a_name_is_one_short_token(name: str) -> None:
+def test_name_is_one_short_token(name: str) -> None:
     refused = check_stream(StreamConfig(name=name), StreamContext())
     assert isinstance(refused, ApiError)
     assert refused.err_code == 10052
@@ -124,7 +124,7 @@ def test_good_configurations_pass() -> None:
             assert isinstance(asked("CREATE", NAME, named(config), {}), StreamConfig), config
 
 
-def test_a_server_may_limit_the_window() -> None:
+def test_server_may_limit_window() -> None:
     limit = {"duplicate_window_max": MINUTE}
     defaulted = asked("CREATE", NAME, named({}), AROUND, **limit)
     assert isinstance(defaulted, StreamConfig)

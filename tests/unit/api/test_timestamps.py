@@ -12,7 +12,7 @@ LAST_NS = 253_402_300_799_999_999_999
 
 
 @given(st.integers(-62_135_596_799 * 10**9, LAST_NS).filter(bool))
-def test_what_is_written_is_read_back_as_it_was(ns: int) -> None:
+def test_written_bytes_are_read_back(ns: int) -> None:
     assert parse_time(format_time(ns)) == ns
 
 
@@ -26,7 +26,7 @@ def test_what_is_written_is_read_back_as_it_was(ns: int) -> None:
         (-62_135_596_799 * 10**9, "0001-01-01T00:00:01Z"),
     ],
 )
-def test_a_fraction_has_no_zeros_at_its_end(ns: int, text: str) -> None:
+def test_fraction_has_no_zeros_at_its_end(ns: int, text: str) -> None:
     assert format_time(ns) == text
 
 
@@ -61,7 +61,7 @@ def test_other_spellings_are_taken(text: str, same: str) -> None:
         ),
     ],
 )
-def test_a_fault_has_the_words_of_the_reference(text: str, fault: str) -> None:
+def test_fault_has_words_of_reference(text: str, fault: str) -> None:
     with pytest.raises(TimeFault) as caught:
         parse_time(text)
     assert str(caught.value) == fault

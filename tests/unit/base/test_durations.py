@@ -27,7 +27,7 @@ from penstock.base.durations import DURATION_NS_MAX, format_duration, parse_dura
         ("0.1ns", 0),
     ],
 )
-def test_duration_is_the_sum_of_its_parts(text: str, nanos: int) -> None:
+def test_duration_is_sum_of_its_parts(text: str, nanos: int) -> None:
     assert parse_duration(text) == nanos
 
 

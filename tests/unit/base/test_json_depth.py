@@ -31,7 +31,7 @@ def nested(levels: int) -> bytes:
     return b"[" * levels + b"]" * levels
 
 
-def test_the_bound_is_the_number_of_open_brackets() -> None:
+def test_bound_is_number_of_open_brackets() -> None:
     check_nesting(nested(NESTING_MAX))
     check_nesting(b"[" + b"[],{}," * 10_000 + b"[]]")
     with pytest.raises(TooDeep) as refused:
@@ -146,7 +146,7 @@ def _answer(body: bytes) -> None:
 
 
 @pytest.mark.parametrize("read", [_purge, _connect, _system, _claims, _pull, _empty, _answer])
-def test_the_collector_has_room_whatever_clients_nest(
+def test_collector_has_room_whatever_clients_nest(
     read: Callable[[bytes], None], failures: list[object]
 ) -> None:
     inner = b"[[]," * LEVELS + b"[]" + b"]" * LEVELS

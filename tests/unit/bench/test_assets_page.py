@@ -35,7 +35,7 @@ def figures(scale: float, stop_s: float | None) -> dict[str, Any]:
     }
 
 
-def test_every_figure_of_every_server_is_in_the_table() -> None:
+def test_every_figure_of_every_server_is_in_table() -> None:
     content = {
         "taken": "today",
         "machine": {"cores": 2, "kernel": "6", "python": "3", "file_system": "ext4"},

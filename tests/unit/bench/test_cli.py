@@ -29,7 +29,7 @@ pytestmark = pytest.mark.sockets
     ],
     ids=shlex.join,
 )
-def test_a_wrong_command_line_exits_with_2_and_says_why(
+def test_wrong_command_line_exits_with_2_and_reports_why(
     argv: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(argv) == 2
@@ -42,7 +42,7 @@ def test_list_names_every_scenario(capsys: pytest.CaptureFixture[str]) -> None:
     assert [line.split()[0] for line in lines] == [scenario.name for scenario in STANDARD]
 
 
-def test_a_server_that_is_not_there_is_one_error(capsys: pytest.CaptureFixture[str]) -> None:
+def test_server_that_is_not_there_is_one_error(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     assert run(["--url", f"nats://127.0.0.1:{port}"]) == 1
@@ -51,7 +51,7 @@ def test_a_server_that_is_not_there_is_one_error(capsys: pytest.CaptureFixture[s
     assert captured.err.count("\n") == 1
 
 
-def test_a_program_that_cannot_be_started_is_one_error(
+def test_program_that_cannot_be_started_is_one_error(
     reference: ServerCommand, capsys: pytest.CaptureFixture[str]
 ) -> None:
     argv = ["--compare", "--ours-cmd", "/nowhere/server", "--reference-cmd", reference.argv[0]]
@@ -59,7 +59,7 @@ def test_a_program_that_cannot_be_started_is_one_error(
     assert "cannot start /nowhere/server" in capsys.readouterr().err
 
 
-def test_a_running_server_is_surveyed_into_json(
+def test_running_server_is_surveyed_into_json(
     server: RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out.json"
@@ -71,7 +71,7 @@ def test_a_running_server_is_surveyed_into_json(
     assert "1 → 1 · 16 B" in capsys.readouterr().out
 
 
-def test_a_comparison_of_the_reference_with_itself_fills_table_json_and_chart(
+def test_comparison_of_reference_with_itself_fills_table_json_and_chart(
     reference: ServerCommand, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out, chart = tmp_path / "out.json", tmp_path / "out.svg"
@@ -98,7 +98,7 @@ def test_jetstream_scenarios_are_compared_on_servers_that_persist(
     assert document["machine"]["filesystem"] != "unknown"
 
 
-def test_a_probe_compares_both_servers(
+def test_probe_compares_both_servers(
     reference: ServerCommand, capsys: pytest.CaptureFixture[str]
 ) -> None:
     argv = ["--compare", "--ours-cmd", reference.argv[0], "--reference-cmd", reference.argv[0]]

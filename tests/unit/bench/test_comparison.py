@@ -19,7 +19,7 @@ def series(label: str, *results: Result) -> Series:
     return Series(label, SCENARIO, list(results))
 
 
-def test_a_result_derives_rate_cpu_and_volume_from_published_messages() -> None:
+def test_result_derives_rate_cpu_and_volume_from_published_messages() -> None:
     one = result(0.5, 0.25)
     assert one.rate == 2_000_000
     assert one.cpu_per_million == 0.25
@@ -35,19 +35,19 @@ def test_ratios_compare_medians_so_one_outlier_changes_nothing() -> None:
     assert comparison.cpu_advantage == 4.0
 
 
-def test_a_side_without_results_has_no_ratio() -> None:
+def test_side_without_results_has_no_ratio() -> None:
     comparison = Comparison(series("ours"), series("ref", result(1.0, 1.0)))
     assert comparison.rate_ratio is None
     assert comparison.cpu_advantage is None
 
 
-def test_latency_of_a_series_is_the_median_of_each_percentile() -> None:
+def test_latency_of_series_is_median_of_each_percentile() -> None:
     runs = [result(1.0, None, Latency(p50, 20, 30, 40)) for p50 in (1, 9, 2)]
     assert series("ours", *runs).latency == Latency(2, 20, 30, 40)
     assert series("ours", result(1.0, None)).latency is None
 
 
-def test_the_json_keeps_every_run_and_every_failure() -> None:
+def test_json_keeps_every_run_and_every_failure() -> None:
     ours = series("ours", result(1.0, 0.1), result(2.0, 0.1))
     ours.failures.append("lost")
     comparison = Comparison(ours, series("ref", result(4.0, 0.2)))
@@ -60,6 +60,6 @@ def test_the_json_keeps_every_run_and_every_failure() -> None:
     assert scenario["cpu_advantage"] == 2.0
 
 
-def test_the_chart_of_a_comparison_names_both_servers() -> None:
+def test_chart_of_comparison_names_both_servers() -> None:
     text = comparison_chart([Comparison(series("ours", result(1.0, 0.1)), series("ref"))])
     assert "ours against ref" in text

@@ -43,7 +43,7 @@ def content(*figures: dict[str, Any]) -> dict[str, Any]:
     return {**head, "figures": list(figures)}
 
 
-def test_every_figure_is_shown_and_judged() -> None:
+def test_every_figure_is_shown_and_checked() -> None:
     page = tool()
     met, missed = figure("hydrate", "append-log"), figure("hydrate", "sqlite", cpu=20.0)
     text = page.table("hydrate", [met, missed, figure("hydrate", "nats-py watch")])
@@ -53,7 +53,7 @@ def test_every_figure_is_shown_and_judged() -> None:
     assert rows[4].endswith("|  |")
 
 
-def test_going_on_is_judged_by_the_clock() -> None:
+def test_continuing_depends_on_clock() -> None:
     page = tool()
     rows = [figure("resume", "lmdb", seconds=0.5), figure("resume", "sqlite", seconds=1.5)]
     lines = page.table("resume", rows).splitlines()
@@ -61,7 +61,7 @@ def test_going_on_is_judged_by_the_clock() -> None:
     assert lines[3].endswith("| 1 s: **missed** |")
 
 
-def test_the_page_has_a_place_for_every_table() -> None:
+def test_page_has_place_for_every_table() -> None:
     page = tool()
     text = (ROOT / "docs" / "benchmarks.md").read_text()
     filled = page.page(text, content(figure("follow", "rocksdb")))

@@ -60,7 +60,7 @@ def test_large_requests_are_echoed_whole(server: RunningServer) -> None:
     assert result.cpu_seconds is None
 
 
-def test_every_request_has_a_reply_subject_of_its_own(server: RunningServer) -> None:
+def test_every_request_has_reply_subject_of_its_own(server: RunningServer) -> None:
     frame, token_at = encode_request("bench.ask", "_INBOX.y", 0)
     deadline_ns = deadline_after(10)
     with (
@@ -80,7 +80,7 @@ def test_every_request_has_a_reply_subject_of_its_own(server: RunningServer) -> 
     assert tokens == list(range(120))
 
 
-def test_a_request_nobody_answers_fails_at_once(server: RunningServer) -> None:
+def test_request_without_responders_fails_at_once(server: RunningServer) -> None:
     frame, token_at = encode_request("bench.nobody", "_INBOX.x", 4)
     with open_client(server.endpoint) as asking, open_client(server.endpoint) as deaf:
         asking.subscribe("_INBOX.x.*", 1, deadline_after(10))
@@ -88,39 +88,39 @@ def test_a_request_nobody_answers_fails_at_once(server: RunningServer) -> None:
             exchange([(asking.fd, frame)], deaf.fd, token_at, array("q", [0]), deadline_after(10))
 
 
-def test_cpu_seconds_follow_the_process_clock() -> None:
+def test_cpu_seconds_follow_process_clock() -> None:
     before = time.process_time()
     measured = cpu_seconds(os.getpid())
     assert before <= measured <= time.process_time()
 
 
-def test_a_process_that_is_gone_cannot_be_measured() -> None:
+def test_process_that_was_removed_cannot_be_measured() -> None:
     with pytest.raises(BenchError, match="process"):
         rss_bytes(PID_NEVER_USED)
 
 
-def test_a_fitting_count_is_found_by_trials(server: RunningServer) -> None:
+def test_fitting_count_is_found_by_trials(server: RunningServer) -> None:
     assert fitting_count(PubSub("tiny", 16), server.endpoint, 0.01) >= 200
 
 
-def test_a_message_too_large_for_the_server_fails_with_its_words(server: RunningServer) -> None:
+def test_message_too_large_for_server_fails_with_its_words(server: RunningServer) -> None:
     with pytest.raises(BenchError, match="Maximum Payload Violation"):
         run_scenario(PubSub("huge", 2_000_000), server.endpoint, 3)
 
 
-def test_a_run_that_cannot_finish_ends_at_its_deadline(server: RunningServer) -> None:
+def test_run_that_cannot_finish_ends_at_its_deadline(server: RunningServer) -> None:
     with pytest.raises(BenchError, match="in time"):
         run_scenario(PubSub("late", 16, subscribers=1), server.endpoint, 50_000_000, timeout_s=0.2)
 
 
-def test_a_client_stands_between_lines_after_every_flush(server: RunningServer) -> None:
+def test_client_stands_between_lines_after_every_flush(server: RunningServer) -> None:
     with open_client(server.endpoint) as client:
         for _ in range(3):
             client.flush(deadline_after(10))
             assert client.scanner.between_lines
 
 
-def test_a_server_that_does_not_start_shows_its_log(reference: ServerCommand) -> None:
+def test_server_that_does_not_start_shows_its_log(reference: ServerCommand) -> None:
     broken = ServerCommand("broken", (*reference.argv, "-c", "/nowhere/at/all.conf"))
     with pytest.raises(BenchError, match=r"all\.conf"), running(broken):
         pass

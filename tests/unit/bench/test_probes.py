@@ -20,7 +20,7 @@ def matches(wanted: bytes, subject: bytes) -> bool:
     return all(have in (b"*", word) for have, word in pairs)
 
 
-def test_a_sample_subject_matches_its_subscription_and_no_other() -> None:
+def test_sample_subject_matches_its_subscription_and_no_other() -> None:
     for number in range(30):
         hits = [other for other in range(30) if matches(pattern(other), subject_for(number))]
         assert hits == [number]

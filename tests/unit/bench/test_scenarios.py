@@ -23,7 +23,7 @@ def test_names_and_titles_are_unique() -> None:
 
 
 @pytest.mark.parametrize("quick", [QUICK, JETSTREAM_QUICK])
-def test_a_quick_set_is_part_of_the_suite(quick: tuple[str, ...]) -> None:
+def test_quick_set_is_part_of_suite(quick: tuple[str, ...]) -> None:
     assert [scenario.name for scenario in select(quick)] == list(quick)
 
 
@@ -41,18 +41,18 @@ def test_patterns_select_in_suite_order_without_doubles() -> None:
     assert select(["nothing"]) == []
 
 
-def test_a_queue_group_shares_and_plain_subscribers_multiply() -> None:
+def test_queue_group_shares_and_plain_subscribers_multiply() -> None:
     assert PubSub("a", 1, subscribers=4).copies == 4
     assert PubSub("a", 1, subscribers=4, queue=True).copies == 1
     assert PubSub("a", 1, queue=True).copies == 0
 
 
-def test_a_title_says_what_is_special() -> None:
+def test_title_names_what_is_special() -> None:
     odd = PubSub("a", 2048, publishers=2, subscribers=3, subjects=5000, queue=True, headers=True)
     assert odd.title == "2 → 3 · 2 KiB · 5 k subjects · headers · queue group"
 
 
-def test_the_jetstream_suite_has_each_durability_where_something_is_stored_in_files() -> None:
+def test_jetstream_suite_has_each_durability_where_something_is_stored_in_files() -> None:
     stored = [one for one in JETSTREAM if isinstance(one, StreamPublish) and one.storage == "file"]
     for shipped in [one for one in stored if one.durability is Durability.SHIPPED]:
         names = [f"{shipped.name}-always", f"{shipped.name}-lazy"]

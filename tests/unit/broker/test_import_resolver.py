@@ -22,7 +22,7 @@ def shared(**accounts: tuple[list[Export], list[Import]]) -> Sharing:
     return join(Shares(name, *both) for name, both in accounts.items())
 
 
-def test_an_import_comes_from_the_export_that_covers_it() -> None:
+def test_import_comes_from_export_that_covers_it() -> None:
     exports = [offered("a.>"), offered("a.b", ShareKind.SERVICE, "OTHER")]
     two = ([], [taken("ONE", "a.c", to="c")])
     sharing = shared(ONE=(exports, []), OTHER=([], []), TWO=two)
@@ -31,20 +31,20 @@ def test_an_import_comes_from_the_export_that_covers_it() -> None:
     assert joined.renaming.outward("c") == "a.c"
 
 
-def test_the_export_of_the_same_name_decides_alone() -> None:
+def test_export_of_the_same_name_decides_alone() -> None:
     exports = [offered("a.>"), offered("a.b", ShareKind.SERVICE, "OTHER")]
     with pytest.raises(SharingFault, match=r'import "a\.b": service import not authorized$'):
         shared(ONE=(exports, []), OTHER=([], []), TWO=([], [taken("ONE", "a.b")]))
 
 
-def test_a_token_may_have_to_name_the_importer() -> None:
+def test_token_may_have_to_name_importer() -> None:
     exports = [offered("a.*", position=2)]
     shared(ONE=(exports, []), TWO=([], [taken("ONE", "a.TWO")]))
     with pytest.raises(SharingFault, match="not authorized"):
         shared(ONE=(exports, []), TWO=([], [taken("ONE", "a.ONE")]))
 
 
-def test_a_stream_is_no_service() -> None:
+def test_stream_is_no_service() -> None:
     with pytest.raises(SharingFault, match="stream import not authorized"):
         shared(ONE=([offered("a")], []), TWO=([], [taken("ONE", "a", ShareKind.STREAM)]))
 
@@ -66,7 +66,7 @@ def test_accounts_may_serve_each_other_with_different_things() -> None:
     assert [one.importer for one in sharing.services] == ["ONE", "TWO"]
 
 
-def test_the_same_is_not_imported_twice() -> None:
+def test_same_is_not_imported_twice() -> None:
     exports = [offered("a.>", ShareKind.STREAM), offered("a.>")]
     for kind, told in (
         (ShareKind.STREAM, "already exists"),
@@ -77,7 +77,7 @@ def test_the_same_is_not_imported_twice() -> None:
             shared(ONE=(exports, []), TWO=([], wanted))
 
 
-def test_a_prefix_has_no_wildcards() -> None:
+def test_prefix_has_no_wildcards() -> None:
     wanted = Import(kind=ShareKind.STREAM, account="ONE", subject="a", prefix="p.*")
     with pytest.raises(SharingFault, match="prefix can not contain wildcard"):
         shared(ONE=([offered("a", ShareKind.STREAM)], []), TWO=([], [wanted]))
@@ -86,7 +86,7 @@ def test_a_prefix_has_no_wildcards() -> None:
     assert sharing.streams[0].renaming.ours == "p.a"
 
 
-def test_what_cannot_be_joined_is_left_out_where_that_is_tolerated() -> None:
+def test_unjoinable_rows_are_left_out_if_tolerated() -> None:
     good = Import(kind=ShareKind.STREAM, account="A", subject="a")
     bad = Import(kind=ShareKind.STREAM, account="A", subject="b")
     odd = Export(kind=ShareKind.SERVICE, subject="c", accounts=("NOBODY",))

@@ -36,7 +36,7 @@ def test_no_lists_restrict_nothing() -> None:
     assert compiled.pub_allow is None
 
 
-def test_an_empty_allow_list_restricts_nothing() -> None:
+def test_empty_allow_list_restricts_nothing() -> None:
     assert publishing(allow=()).may_publish("a")
     assert subscribing(allow=()).may_subscribe("a")
 
@@ -55,12 +55,12 @@ def test_leave_to_respond_closes_every_publish_that_is_not_listed() -> None:
 
 
 @pytest.mark.parametrize("subject", ["foo.*", "foo.a", "foo.>"])
-def test_a_subscription_equal_to_or_inside_a_deny_entry_is_refused(subject: str) -> None:
+def test_subscription_equal_to_or_inside_deny_entry_is_refused(subject: str) -> None:
     assert not subscribing(deny=("foo.*",)).may_subscribe(subject)
 
 
 @pytest.mark.parametrize("subject", [">", "*.*", "*.a", "*.>"])
-def test_a_subscription_overlapping_a_deny_entry_is_filtered(subject: str) -> None:
+def test_subscription_overlapping_deny_entry_is_filtered(subject: str) -> None:
     compiled = subscribing(deny=("foo.*",))
     assert compiled.may_subscribe(subject)
     assert compiled.needs_delivery_filter(subject)
@@ -68,12 +68,12 @@ def test_a_subscription_overlapping_a_deny_entry_is_filtered(subject: str) -> No
     assert not compiled.delivery_denied("bar.a")
 
 
-def test_a_subscription_apart_from_every_deny_entry_needs_no_filter() -> None:
+def test_subscription_apart_from_every_deny_entry_needs_no_filter() -> None:
     assert not subscribing(deny=("foo.*",)).needs_delivery_filter("bar.>")
     assert not subscribing(deny=("foo.*",)).needs_delivery_filter("foo.a.b")
 
 
-def test_a_wildcard_subscription_must_lie_inside_an_allow_entry() -> None:
+def test_wildcard_subscription_must_lie_inside_allow_entry() -> None:
     compiled = subscribing(allow=("in.*", "_INBOX.>"))
     assert compiled.may_subscribe("in.*")
     assert compiled.may_subscribe("_INBOX.nuid.*")
@@ -82,7 +82,7 @@ def test_a_wildcard_subscription_must_lie_inside_an_allow_entry() -> None:
     assert not compiled.may_subscribe("in.>")
 
 
-def test_a_queue_entry_allows_only_queues_of_that_name() -> None:
+def test_queue_entry_allows_only_queues_of_that_name() -> None:
     compiled = subscribing(allow=("foo v1.*",))
     assert compiled.may_subscribe("foo", "v1.prod")
     assert not compiled.may_subscribe("foo", "v2.prod")
@@ -90,7 +90,7 @@ def test_a_queue_entry_allows_only_queues_of_that_name() -> None:
     assert not compiled.may_subscribe("foo")
 
 
-def test_a_queue_entry_narrows_what_a_plain_entry_allows() -> None:
+def test_queue_entry_narrows_what_plain_entry_allows() -> None:
     compiled = subscribing(allow=("*", "foo q"))
     assert compiled.may_subscribe("foo")
     assert compiled.may_subscribe("foo", "q")
@@ -98,7 +98,7 @@ def test_a_queue_entry_narrows_what_a_plain_entry_allows() -> None:
     assert compiled.may_subscribe("bar", "r")
 
 
-def test_a_queue_deny_entry_speaks_of_that_queue_only() -> None:
+def test_queue_deny_entry_speaks_of_that_queue_only() -> None:
     compiled = subscribing(deny=("foo q",))
     assert compiled.may_subscribe("foo")
     assert compiled.may_subscribe("foo", "r")
@@ -111,13 +111,13 @@ def test_a_queue_deny_entry_speaks_of_that_queue_only() -> None:
     assert not compiled.delivery_denied("foo")
 
 
-def test_a_plain_deny_entry_binds_queues_even_beside_a_queue_entry() -> None:
+def test_plain_deny_entry_binds_queues_even_beside_queue_entry() -> None:
     compiled = subscribing(deny=("foo", "foo q"))
     assert not compiled.may_subscribe("foo", "r")
     assert compiled.delivery_denied("foo", "r")
 
 
-def test_a_grant_is_used_up_by_its_answers() -> None:
+def test_grant_is_used_up_by_its_answers() -> None:
     grants = ResponseGrants(ResponsePermission(max_msgs=2))
     assert not grants.take("reply", 0)
     grants.grant("reply", 0)
@@ -125,20 +125,20 @@ def test_a_grant_is_used_up_by_its_answers() -> None:
     assert len(grants) == 0
 
 
-def test_a_grant_ends_with_its_time() -> None:
+def test_grant_ends_with_its_time() -> None:
     grants = ResponseGrants(ResponsePermission(max_msgs=9, expires_ns=SECOND_NS))
     grants.grant("reply", 0)
     assert grants.take("reply", SECOND_NS)
     assert not grants.take("reply", SECOND_NS + 1)
 
 
-def test_lifted_bounds_let_a_grant_live_for_ever() -> None:
+def test_lifted_bounds_let_grant_live_for_ever() -> None:
     grants = ResponseGrants(ResponsePermission(max_msgs=-1, expires_ns=-1))
     grants.grant("reply", 0)
     assert all(grants.take("reply", 10**18) for _ in range(100))
 
 
-def test_a_second_request_uses_up_a_living_grant_and_renews_a_spent_one() -> None:
+def test_second_request_uses_up_living_grant_and_renews_spent_one() -> None:
     grants = ResponseGrants(ResponsePermission(max_msgs=1))
     grants.grant("reply", 0)
     grants.grant("reply", 0)
@@ -157,7 +157,7 @@ def test_grants_are_bounded_and_spent_ones_go_first() -> None:
     assert grants.take("reply.0", 0)
 
 
-def test_past_the_bound_the_oldest_living_grant_goes() -> None:
+def test_past_bound_the_oldest_living_grant_goes() -> None:
     grants = ResponseGrants(ResponsePermission(max_msgs=-1, expires_ns=-1))
     for number in range(REPLY_GRANTS_MAX + 1):
         grants.grant(f"reply.{number}", number)

@@ -28,7 +28,7 @@ def table() -> Replies:
     return Replies("mark", lambda: f"t{next(numbers)}")
 
 
-def test_an_answer_leads_to_who_asked(table: Replies) -> None:
+def test_reply_reaches_requester(table: Replies) -> None:
     reply = table.open("TWO", "inbox", joined(), 0)
     assert (reply, table.pattern) == ("_R_.mark.t0", "_R_.mark.>")
     awaited = table.get(reply)
@@ -37,14 +37,14 @@ def test_an_answer_leads_to_who_asked(table: Replies) -> None:
     assert table.get("_R_.mark.other") is None
 
 
-def test_a_single_answer_ends_it(table: Replies) -> None:
+def test_single_answer_ends_it(table: Replies) -> None:
     reply = table.open("TWO", "inbox", joined(), 0)
     table.answered(reply, is_last=False, now_ns=1)
     assert table.get(reply) is None
 
 
 @pytest.mark.parametrize("response", [ResponseKind.STREAM, ResponseKind.CHUNKED])
-def test_many_answers_go_on_until_the_last(table: Replies, response: ResponseKind) -> None:
+def test_many_answers_continue_until_the_last(table: Replies, response: ResponseKind) -> None:
     reply = table.open("TWO", "inbox", joined(response), 0)
     table.answered(reply, is_last=False, now_ns=1)
     assert table.get(reply) is not None
@@ -53,7 +53,7 @@ def test_many_answers_go_on_until_the_last(table: Replies, response: ResponseKin
     table.answered(reply, is_last=True, now_ns=3)
 
 
-def test_what_takes_too_long_is_forgotten_and_answers_win_time(table: Replies) -> None:
+def test_slow_transfers_time_out_and_replies_extend_deadline(table: Replies) -> None:
     late = table.open("TWO", "late", joined(), 0)
     lively = table.open("TWO", "lively", joined(ResponseKind.STREAM), 0)
     table.answered(lively, is_last=False, now_ns=60)
@@ -63,7 +63,7 @@ def test_what_takes_too_long_is_forgotten_and_answers_win_time(table: Replies) -
     assert table.expire(160) is None
 
 
-def test_the_oldest_goes_when_too_many_are_open(
+def test_oldest_goes_when_too_many_are_open(
     table: Replies, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reply_routes, "OPEN_MAX", 2)

@@ -31,21 +31,21 @@ def every(*mappings: Mapping, cluster: str = "") -> Mappings:
     return Mappings(mappings, draw=lambda _: next(numbers), cluster=cluster)
 
 
-def test_the_first_mapping_that_covers_a_subject_decides() -> None:
+def test_first_mapping_that_covers_subject_decides() -> None:
     mappings = every(mapping("a.b", ("x", 100)), mapping("a.*", ("y.$1", 100)))
     assert [mappings.map(subject) for subject in ("a.b", "a.c", "b")] == ["x", "y.c", "b"]
 
 
-def test_weights_share_the_messages() -> None:
+def test_weights_share_messages() -> None:
     mappings = every(mapping("a.*", ("x.$1", 20), ("y.$1", 30)))
     assert drawn(mappings, "a.b") == {"x.b": 20, "y.b": 30, "a.b": 50}
 
 
-def test_a_subject_that_names_itself_loses_the_rest() -> None:
+def test_subject_that_names_itself_loses_the_rest() -> None:
     assert drawn(every(mapping("a", ("a", 30))), "a") == {"a": 30, None: 70}
 
 
-def test_destinations_of_a_cluster_hold_there() -> None:
+def test_destinations_of_cluster_hold_there() -> None:
     rule = mapping("a", ("x", 100, "moon"), ("y", 100))
     assert every(rule, cluster="moon").map("a") == "x"
     assert every(rule, cluster="mars").map("a") == "y"
@@ -62,6 +62,6 @@ def test_destinations_of_a_cluster_hold_there() -> None:
         (mapping("a", ("b.$1", 100)), "wildcard index out of range"),
     ],
 )
-def test_what_makes_no_sense_is_refused(rule: Mapping, told: str) -> None:
+def test_nonsense_is_refused(rule: Mapping, told: str) -> None:
     with pytest.raises(MappingFault, match=told):
         every(rule)

@@ -38,10 +38,10 @@ def test_columns_come_as_they_are() -> None:
     assert table["payload"].to_pylist() == [b"1", b"2"]
 
 
-def test_no_records_are_an_empty_table() -> None:
+def test_no_records_are_empty_table() -> None:
     assert record_batch(batch_of()).num_rows == 0
 
 
-def test_a_subject_that_is_no_text_is_refused() -> None:
+def test_subject_that_is_no_text_is_refused() -> None:
     with pytest.raises(pyarrow.ArrowInvalid):
         record_batch(batch_of(b"\xff"))

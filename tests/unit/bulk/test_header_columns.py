@@ -48,11 +48,11 @@ def decoded(whole: list[bytes]) -> list[list[tuple[bytes, list[bytes]]] | None]:
 
 
 @given(st.lists(blocks, max_size=20))
-def test_columns_are_what_the_model_says(whole: list[bytes]) -> None:
+def test_columns_match_model(whole: list[bytes]) -> None:
     assert decoded(whole) == [parse_headers(block) if block else None for block in whole]
 
 
-def test_a_block_of_very_many_lines_takes_no_longer_for_each() -> None:
+def test_block_of_very_many_lines_takes_no_longer_for_each() -> None:
     block = b"NATS/1.0\r\n" + b"".join(b"N%d: v\r\nA: %d\r\n" % (n, n) for n in range(20_000))
     (found,) = decoded([block + b"\r\n"])
     assert found == parse_headers(block + b"\r\n")
@@ -65,7 +65,7 @@ def test_offsets_that_do_not_fit_are_refused() -> None:
 
 
 @given(st.lists(st.integers(-5, 2**31 - 1), max_size=8))
-def test_no_offset_beyond_the_data_is_read(middle: list[int]) -> None:
+def test_no_offset_beyond_data_is_read(middle: list[int]) -> None:
     """First and last offsets may fit while one between them lies far behind the end."""
     offsets = [0, *middle, 3]
     if offsets == sorted(offsets):
@@ -89,7 +89,7 @@ def test_sizes_are_taken_out_of_blocks_and_nothing_else_is() -> None:
 
 
 @given(st.lists(blocks, max_size=20))
-def test_blocks_without_a_size_stay_as_they_are(whole: list[bytes]) -> None:
+def test_blocks_without_size_stay_as_they_are(whole: list[bytes]) -> None:
     plain = [one for one in whole if b"Nats-Msg-Size: " not in one]
     offsets = array("i", accumulate(map(len, plain), initial=0)).tobytes()
     kept, ends, sizes = without_sizes(b"".join(plain), offsets)

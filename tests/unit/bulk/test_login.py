@@ -39,7 +39,7 @@ def said(credentials: Credentials, nonce: str = "") -> dict[str, object]:
         ("nats://[::1]:7", Address("::1", 7)),
     ],
 )
-def test_a_url_names_host_port_and_tls(url: str, address: Address) -> None:
+def test_url_names_host_port_and_tls(url: str, address: Address) -> None:
     assert split_url(url) == (address, Credentials())
 
 
@@ -49,13 +49,13 @@ def test_other_urls_are_refused(url: str) -> None:
         split_url(url)
 
 
-def test_secrets_of_a_url_leave_its_address() -> None:
+def test_secrets_of_url_leave_its_address() -> None:
     address, credentials = split_url("nats://amy:p%40ss@h:1")
     assert (str(address), credentials.user, credentials.password) == ("nats://h:1", "amy", "p@ss")
     assert split_url("nats://sesame@h")[1].token == "sesame"
 
 
-def test_the_first_credentials_among_several_urls_count() -> None:
+def test_first_credentials_among_several_urls_count() -> None:
     addresses, credentials = split_urls("nats://a, nats://t@b,nats://u:p@c")
     assert [one.host for one in addresses] == ["a", "b", "c"]
     assert credentials.token == "t"
@@ -67,13 +67,13 @@ def test_no_secret_is_shown() -> None:
         assert secret not in shown
 
 
-def test_a_password_and_a_token_go_as_they_are() -> None:
+def test_password_and_token_go_as_they_are() -> None:
     told = said(Credentials(user="amy", password="p"))
     assert (told["user"], told["pass"], told.get("sig")) == ("amy", "p", None)
     assert said(Credentials(token="t"))["auth_token"] == "t"
 
 
-def test_an_nkey_signs_the_servers_nonce() -> None:
+def test_nkey_signs_servers_nonce() -> None:
     told = said(Credentials(seed=SEED), "nonce-1")
     public = nkeys.public_from_seed(SEED)
     signature = base64.urlsafe_b64decode(str(told["sig"]) + "==")
@@ -81,14 +81,14 @@ def test_an_nkey_signs_the_servers_nonce() -> None:
     assert nkeys.verify(public, b"nonce-1", signature)
 
 
-def test_a_credentials_file_gives_jwt_and_signature() -> None:
+def test_credentials_file_gives_jwt_and_signature() -> None:
     told = said(Credentials.from_file_text(FILE), "n")
     assert told["jwt"] == "eyJhbGciOi.payload.signature"
     assert "nkey" not in told
     assert "sig" in told
 
 
-def test_a_file_without_them_is_refused_without_quoting_it() -> None:
+def test_file_without_them_is_refused_without_quoting_it() -> None:
     with pytest.raises(ValueError, match="credentials file") as refusal:
         Credentials.from_file_text("my secret")
     assert "secret" not in str(refusal.value)

@@ -33,7 +33,7 @@ async def seven() -> int:
     return 7
 
 
-def test_what_a_coroutine_returns_or_raises_comes_out(thread: LoopThread) -> None:
+def test_result_or_error_of_coroutine_is_passed_on(thread: LoopThread) -> None:
     async def bad() -> None:
         raise LookupError("no")
 
@@ -44,7 +44,7 @@ def test_what_a_coroutine_returns_or_raises_comes_out(thread: LoopThread) -> Non
         thread.call(asyncio.sleep(SECONDS), timeout=0.001)
 
 
-def test_a_call_is_refused_before_the_start_and_after_the_end() -> None:
+def test_call_is_refused_before_the_start_and_after_the_end() -> None:
     thread = LoopThread("a loop for tests")
     with pytest.raises(Closed):
         thread.call(seven())
@@ -55,7 +55,7 @@ def test_a_call_is_refused_before_the_start_and_after_the_end() -> None:
         thread.call(seven())
 
 
-def test_a_call_under_way_ends_with_the_thread(thread: LoopThread) -> None:
+def test_call_under_way_ends_with_thread(thread: LoopThread) -> None:
     is_waiting = threading.Event()
 
     async def wait() -> None:
@@ -70,7 +70,7 @@ def test_a_call_under_way_ends_with_the_thread(thread: LoopThread) -> None:
             waiting.result(SECONDS)
 
 
-def test_no_call_is_left_behind_a_stop() -> None:
+def test_no_call_is_pending_after_stop() -> None:
     """Many threads call until they are refused; every call is answered or refused."""
 
     def call_until_refused(thread: LoopThread) -> int:
@@ -93,7 +93,7 @@ def test_no_call_is_left_behind_a_stop() -> None:
                 one.result(SECONDS)
 
 
-def test_generators_left_in_the_middle_are_ended(thread: LoopThread) -> None:
+def test_generators_left_in_middle_are_ended(thread: LoopThread) -> None:
     ended = threading.Event()
 
     async def numbers() -> AsyncIterator[int]:
@@ -113,7 +113,7 @@ def test_generators_left_in_the_middle_are_ended(thread: LoopThread) -> None:
     assert ended.is_set()
 
 
-def test_what_was_never_opened_closes_and_refuses() -> None:
+def test_unopened_fold_closes_and_refuses_reads() -> None:
     reader = BlockingReader(BulkReader.to("nats://127.0.0.1:1"))
     with pytest.raises(Closed):
         reader.stream_state("S")
@@ -125,7 +125,7 @@ def test_what_was_never_opened_closes_and_refuses() -> None:
 
 
 @pytest.mark.sockets
-def test_a_reader_of_changes_in_another_thread_ends_when_the_fold_is_closed() -> None:
+def test_reader_of_changes_in_another_thread_ends_when_fold_is_closed() -> None:
     fold = BlockingFold.open("nats://127.0.0.1:1/bucket", backend="memory").__enter__()
     changes = fold.changes()
     with ThreadPoolExecutor(1) as pool:

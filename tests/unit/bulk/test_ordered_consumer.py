@@ -130,7 +130,7 @@ def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "RETRY_SECONDS_FIRST", 0.0)
 
 
-async def test_after_a_gap_a_new_consumer_starts_behind_what_was_handed_on() -> None:
+async def test_after_gap_new_consumer_starts_after_last_delivered() -> None:
     world = World([batch(1, 3), Broken("gap")], [batch(4, 1)])
     following = follow(world)
     await following.begin()
@@ -139,7 +139,7 @@ async def test_after_a_gap_a_new_consumer_starts_behind_what_was_handed_on() -> 
     assert following.recreated == 1
 
 
-async def test_every_start_behind_a_sequence_is_checked_before_and_after() -> None:
+async def test_every_start_after_sequence_is_checked_before_and_after() -> None:
     world = World([batch(8, 1), Broken("gap")], [batch(9, 1)])
     following = follow(world, after=7)
     await following.begin()
@@ -151,13 +151,13 @@ async def test_every_start_behind_a_sequence_is_checked_before_and_after() -> No
     assert states[0] < creates[0] < states[1] < states[2] < creates[1] < states[3]
 
 
-async def test_a_start_without_a_sequence_needs_no_check() -> None:
+async def test_start_without_sequence_needs_no_check() -> None:
     world = World([batch(1, 1)])
     await follow(world).begin()
     assert world.checked == []
 
 
-async def test_a_refused_check_ends_it() -> None:
+async def test_refused_check_ends_it() -> None:
     class Expired(Exception):
         pass
 
@@ -173,7 +173,7 @@ async def test_a_refused_check_ends_it() -> None:
         await following.next()
 
 
-async def test_a_heartbeat_that_knows_of_more_deliveries_is_a_gap() -> None:
+async def test_heartbeat_that_knows_of_more_deliveries_is_gap() -> None:
     world = World([batch(1, 2), heartbeat(3, 3)], [batch(3, 1)])
     following = follow(world)
     await following.begin()
@@ -183,7 +183,7 @@ async def test_a_heartbeat_that_knows_of_more_deliveries_is_a_gap() -> None:
     assert following.recreated == 1
 
 
-async def test_a_heartbeat_in_step_moves_the_position() -> None:
+async def test_heartbeat_in_step_moves_position() -> None:
     world = World([batch(1, 2), CaughtUpMark(), heartbeat(2, 40), Broken("lost")], [batch(41, 1)])
     following = follow(world)
     await following.begin()
@@ -194,7 +194,7 @@ async def test_a_heartbeat_in_step_moves_the_position() -> None:
     assert world.selections[-1].start_seq == 41
 
 
-async def test_silence_is_a_break() -> None:
+async def test_silence_is_break() -> None:
     world = World([batch(1, 1)])
     following = follow(world)
     await following.begin()
@@ -224,7 +224,7 @@ async def test_flow_control_is_answered_in_its_place_and_not_before() -> None:
     assert world.published == ["fc.1"]
 
 
-async def test_a_stalled_heartbeat_is_answered_and_is_not_the_end() -> None:
+async def test_stalled_heartbeat_is_answered_and_is_not_the_end() -> None:
     world = World([heartbeat(0, 0, stalled="fc.9"), batch(1, 1), CaughtUpMark()])
     following = follow(world)
     await following.begin()
@@ -233,7 +233,7 @@ async def test_a_stalled_heartbeat_is_answered_and_is_not_the_end() -> None:
     assert world.published == ["fc.9"]
 
 
-async def test_caught_up_is_said_once_however_often_it_breaks() -> None:
+async def test_caught_up_is_reported_once_however_often_it_breaks() -> None:
     world = World(
         [batch(1, 1), CaughtUpMark(), Broken("x")], [batch(2, 1), CaughtUpMark(), batch(3, 1)]
     )
@@ -243,7 +243,7 @@ async def test_caught_up_is_said_once_however_often_it_breaks() -> None:
     assert [type(event) for event in events] == [Batch, EndReached, Batch, Batch]
 
 
-async def test_what_was_pending_and_is_gone_does_not_keep_it_from_being_caught_up() -> None:
+async def test_removed_ack_pending_messages_do_not_prevent_catching_up() -> None:
     world = World([batch(1, 1), heartbeat(1, 9), batch(10, 1)], initial=5)
     following = follow(world)
     await following.begin()
@@ -251,7 +251,7 @@ async def test_what_was_pending_and_is_gone_does_not_keep_it_from_being_caught_u
     assert isinstance(await following.next(), EndReached)
 
 
-async def test_a_heartbeat_in_the_midst_of_a_backlog_does_not_end_it() -> None:
+async def test_heartbeat_in_midst_of_backlog_does_not_end_it() -> None:
     world = World([batch(1, 1), heartbeat(1, 1), heartbeat(1, 1), batch(2, 1), heartbeat(2, 2)])
     world.pending = [7, ConnectionLost("x"), 0]
     following = follow(world)
@@ -260,7 +260,7 @@ async def test_a_heartbeat_in_the_midst_of_a_backlog_does_not_end_it() -> None:
     assert [type(event) for event in events] == [Batch, Idle, Idle, Batch, EndReached]
 
 
-async def test_who_may_not_ask_about_a_consumer_believes_its_heartbeat() -> None:
+async def test_reader_without_info_permission_trusts_heartbeats() -> None:
     world = World([batch(1, 1), heartbeat(1, 1), batch(2, 1)])
     world.pending = [AccessDenied("x")]
     following = follow(world)
@@ -274,7 +274,7 @@ async def test_nothing_to_deliver_is_caught_up_at_once() -> None:
     assert isinstance(await following.next(), EndReached)
 
 
-async def test_the_end_of_a_range_is_told() -> None:
+async def test_end_of_range_is_reported() -> None:
     following = follow(World([PastEndMark()]), stop_seq=5)
     await following.begin()
     assert isinstance(await following.next(), PastEnd)
@@ -283,7 +283,7 @@ async def test_the_end_of_a_range_is_told() -> None:
 @pytest.mark.parametrize(
     "passing", [ConnectionLost("x"), ConnectFailed("x"), Refused("x", code=503)]
 )
-async def test_a_server_that_is_away_is_waited_for(passing: BulkError) -> None:
+async def test_server_that_is_away_is_waited_for(passing: BulkError) -> None:
     world = World([batch(1, 1), Broken("lost")], [batch(2, 1)])
     following = follow(world)
     await following.begin()
@@ -293,7 +293,7 @@ async def test_a_server_that_is_away_is_waited_for(passing: BulkError) -> None:
 
 
 @pytest.mark.parametrize("lasting", [AccessDenied("x"), Refused("x", code=404, err_code=10059)])
-async def test_what_will_not_pass_is_not_waited_for(lasting: BulkError) -> None:
+async def test_permanent_errors_are_not_retried(lasting: BulkError) -> None:
     world = World([batch(1, 1), Broken("lost")], [batch(2, 1)])
     following = follow(world)
     await following.begin()
@@ -312,7 +312,7 @@ async def test_patience_ends() -> None:
         await following.next()
 
 
-async def test_the_first_start_is_tried_once() -> None:
+async def test_first_start_is_tried_once() -> None:
     world = World([])
     world.failures = [ConnectFailed("reply_no_responders")]
     with pytest.raises(ConnectFailed):
@@ -320,7 +320,7 @@ async def test_the_first_start_is_tried_once() -> None:
     assert world.asked == ["dial"]
 
 
-async def test_records_whose_consumers_answer_was_lost_behind_them_still_count() -> None:
+async def test_records_count_although_reply_after_them_was_lost() -> None:
     world = World([batch(1, 2), Broken("lost")], [batch(3, 1)])
     world.has_records = True
     following = follow(world)
@@ -336,7 +336,7 @@ async def test_records_whose_consumers_answer_was_lost_behind_them_still_count()
     assert [(await following.next()).last, (await following.next()).last] == [2, 3]  # type: ignore[union-attr]
 
 
-async def test_nothing_is_handed_on_before_the_second_check_has_passed() -> None:
+async def test_nothing_is_passed_on_before_second_check_has_passed() -> None:
     world = World([batch(1, 1), Broken("gap")], [batch(7, 1)])
     following = follow(world)
     await following.begin()
@@ -354,7 +354,7 @@ async def test_nothing_is_handed_on_before_the_second_check_has_passed() -> None
     assert world.lives[0], "the record is still where it was"
 
 
-async def test_closing_takes_the_consumer_back() -> None:
+async def test_closing_takes_consumer_back() -> None:
     world = World([])
     following = follow(world)
     await following.begin()

@@ -48,7 +48,7 @@ def test_every_answer_counts_once_in_any_order_and_chunking(order: list[int], cu
 
 
 @given(st.lists(st.integers(0, 9), max_size=30))
-def test_the_oldest_is_the_first_that_waits(settled: list[int]) -> None:
+def test_oldest_is_the_first_that_waits(settled: list[int]) -> None:
     window = Window(10)
     window.open(10)
     waiting = set(range(10))
@@ -68,7 +68,7 @@ def test_slots_are_used_again_when_their_answers_came() -> None:
             window.record_answer(number)
 
 
-def test_a_duplicate_is_an_answer_and_is_counted() -> None:
+def test_duplicate_is_answer_and_is_counted() -> None:
     window = Window(4, "EV")
     window.open(2)
     said = answer(1, b'{"stream":"EV","seq":2,"duplicate": true}') + stored(0)
@@ -86,14 +86,14 @@ def test_a_duplicate_is_an_answer_and_is_counted() -> None:
         b'{"stream":"EV",',
     ],
 )
-def test_what_is_not_an_ordinary_answer_is_told_and_settles_nothing(payload: bytes) -> None:
+def test_unusual_reply_is_reported_and_acks_nothing(payload: bytes) -> None:
     window = Window(4, "EV")
     window.open(1)
     assert feed(made(window), answer(0, payload)) == [payload]
     assert window.is_waiting(0)
 
 
-def test_an_answer_with_headers_is_told() -> None:
+def test_answer_with_headers_is_reported() -> None:
     window = Window(4, "EV")
     window.open(1)
     head = b"NATS/1.0 503\r\n\r\n"
@@ -102,14 +102,14 @@ def test_an_answer_with_headers_is_told() -> None:
     assert window.is_waiting(0)
 
 
-def test_answers_nobody_waits_for_change_nothing() -> None:
+def test_unexpected_replies_change_nothing() -> None:
     window = Window(4, "EV")
     window.open(1)
     assert feed(made(window), stored(3) + stored(99) + stored(0) + stored(0)) == []
     assert (window.oldest, window.answered) == (1, 1)
 
 
-def test_other_subscriptions_are_told_as_ever() -> None:
+def test_other_subscriptions_are_reported_as_ever() -> None:
     window = Window(4)
     window.open(1)
     assert feed(made(window), answer(0, b'{"stream":"EV","seq":1}', sid=9)) != []
@@ -117,12 +117,12 @@ def test_other_subscriptions_are_told_as_ever() -> None:
 
 
 @pytest.mark.parametrize("slots", [0, -1, 1 << 30])
-def test_a_window_has_a_bounded_number_of_slots(slots: int) -> None:
+def test_window_has_bounded_number_of_slots(slots: int) -> None:
     with pytest.raises(ValueError, match="slots"):
         Window(slots)
 
 
-def test_duplicates_are_listed_with_the_sequence_of_their_original() -> None:
+def test_duplicates_are_listed_with_sequence_of_their_original() -> None:
     window = Window(1024, "EV")
     window.open(1000)
     data = b"".join(

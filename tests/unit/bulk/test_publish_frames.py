@@ -50,7 +50,7 @@ rows = st.tuples(subjects, st.binary(max_size=20), st.sampled_from([b"", b"id-1"
     inbox=st.sampled_from([b"", INBOX]),
     rows_max=st.integers(1, 7),
 )
-def test_any_rows_are_spelt_as_a_naive_writer_spells_them(
+def test_any_rows_are_spelt_as_naive_writer_spells_them(
     given_rows: list[Row], before: int, first: int, inbox: bytes, rows_max: int
 ) -> None:
     columns = [column(list(one), before) for one in zip(*given_rows, strict=True)]
@@ -78,7 +78,7 @@ def test_one_value_stands_for_every_row() -> None:
 
 
 @given(st.lists(rows, min_size=1, max_size=12), st.integers(0, 3))
-def test_members_of_a_batch_count_from_one_wherever_they_begin(
+def test_members_of_batch_count_from_one_wherever_they_begin(
     given_rows: list[Row], start: int
 ) -> None:
     start = min(start, len(given_rows) - 1)
@@ -94,7 +94,7 @@ def _of_batch(member: int) -> bytes:
     return b"Nats-Batch-Id: B7\r\nNats-Batch-Sequence: %d\r\n" % member
 
 
-def test_a_frame_that_is_larger_than_all_room_goes_alone() -> None:
+def test_frame_that_is_larger_than_all_room_goes_alone() -> None:
     payloads = column([b"x" * 1000, b"y"])
     assert encode(Values.one(b"a", 2), payloads, bytes_max=10).count == 1
 
@@ -102,13 +102,13 @@ def test_a_frame_that_is_larger_than_all_room_goes_alone() -> None:
 @pytest.mark.parametrize(
     "subject", ["", "a b", "a\r\nPUB b 0", "a.", ".a", "a..b", "*", "a.*.b", "a.>", "a\tb", "\x7f"]
 )
-def test_what_a_server_would_not_take_as_a_subject_is_refused_by_row(subject: str) -> None:
+def test_row_with_invalid_subject_is_refused(subject: str) -> None:
     with pytest.raises(RowError) as refused:
         encode(column([b"fine", subject.encode()]), Values.one(b"", 2))
     assert refused.value.row == 1
 
 
-def test_headers_and_payload_together_are_held_to_the_servers_limit() -> None:
+def test_headers_and_payload_together_are_held_to_servers_limit() -> None:
     ids = column([b"i"])
     size = len(b"NATS/1.0\r\nNats-Msg-Id: i\r\n\r\n") + 10
     taken = encode(Values.one(b"a", 1), column([b"x" * 10]), ids=ids, payload_bytes_max=size)
@@ -117,7 +117,7 @@ def test_headers_and_payload_together_are_held_to_the_servers_limit() -> None:
         encode(Values.one(b"a", 1), column([b"x" * 10]), ids=ids, payload_bytes_max=size - 1)
 
 
-def test_only_what_is_unanswered_is_said_again() -> None:
+def test_only_what_is_unanswered_is_reported_again() -> None:
     window = Window(8)
     frames = encode(Values.one(b"a", 4), column([b"0", b"1", b"2", b"3"]))
     window.open(4)
@@ -139,7 +139,7 @@ def test_columns_of_different_lengths_are_refused() -> None:
         encode(column([b"a"]), column([b"", b""]))
 
 
-def test_common_header_lines_come_before_those_of_a_row() -> None:
+def test_common_header_lines_come_before_those_of_row() -> None:
     two = Values.one(b"x", 2)
     lines = Values(2, struct.pack("<3i", 0, 0, 6), b"A: b\r\n")
     frames = encode(two, two, lines=lines, common=b"C: d\r\n")

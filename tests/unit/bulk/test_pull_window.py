@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from penstock.bulk.pull_window import CHUNK_BYTES, CHUNK_RECORDS, PullWindow
 
 
-def test_two_portions_are_under_way_and_a_new_one_follows_when_one_arrived() -> None:
+def test_two_portions_are_under_way_and_new_one_follows_when_one_arrived() -> None:
     window = PullWindow(100_000, 0, 100_000, mean_bytes=100)
     assert [window.next_request() for _ in range(3)] == [CHUNK_RECORDS, CHUNK_RECORDS, 0]
     window.arrived(CHUNK_RECORDS - 1, CHUNK_RECORDS - 1, 0)
@@ -23,14 +23,14 @@ def test_large_messages_come_in_small_portions() -> None:
     assert PullWindow(9, 0, 9, mean_bytes=1 << 30).next_request() == 1
 
 
-def test_sizes_that_were_seen_count_more_than_those_of_the_stream() -> None:
+def test_sizes_that_were_seen_count_more_than_those_of_stream() -> None:
     window = PullWindow(10_000, 0, 10_000, mean_bytes=1.0)
     window.next_request()
     window.arrived(200, 200, 200 << 20)
     assert window.chunk == CHUNK_BYTES >> 20
 
 
-def test_what_the_server_cancelled_is_requested_again() -> None:
+def test_requests_cancelled_by_server_are_repeated() -> None:
     window = PullWindow(50, 0, 50)
     assert window.next_request() == 50
     window.arrived(20, 20, 0)

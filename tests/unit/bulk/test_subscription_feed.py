@@ -41,7 +41,7 @@ def payloads(item: object) -> list[bytes]:
     return [row[4] for row in item.rows()]
 
 
-async def test_records_come_together_until_something_is_said_between_them() -> None:
+async def test_records_come_together_until_something_is_reported_between_them() -> None:
     source = Source()
     source.record(b"1")
     source.record(b"2")
@@ -52,7 +52,7 @@ async def test_records_come_together_until_something_is_said_between_them() -> N
     assert payloads(await source.feed.next(1)) == [b"3"]
 
 
-async def test_a_reader_that_waits_is_woken() -> None:
+async def test_reader_that_waits_is_woken() -> None:
     source = Source()
     waiting = asyncio.ensure_future(source.feed.next(10))
     await asyncio.sleep(0)
@@ -63,7 +63,7 @@ async def test_a_reader_that_waits_is_woken() -> None:
     assert payloads(await waiting) == [b"1"]
 
 
-async def test_whole_batches_are_waited_for_until_something_comes_behind_their_records() -> None:
+async def test_batch_is_awaited_until_later_record() -> None:
     source = Source(whole_batches=True)
     waiting = asyncio.ensure_future(source.feed.next(10))
     for payload in (b"1", b"2"):
@@ -78,7 +78,7 @@ async def test_whole_batches_are_waited_for_until_something_comes_behind_their_r
     assert await source.feed.next(1) == CaughtUpMark()
 
 
-async def test_a_batch_that_does_not_fill_is_handed_on_when_waiting_ends() -> None:
+async def test_batch_that_does_not_fill_is_passed_on_when_waiting_ends() -> None:
     source = Source(whole_batches=True)
     source.record(b"1")
     assert payloads(await source.feed.next(0.001)) == [b"1"]
@@ -91,7 +91,7 @@ async def test_waiting_ends_in_time() -> None:
         await Source().feed.next(0.001)
 
 
-async def test_a_feed_nobody_reads_is_full_and_has_room_once_it_is_read(
+async def test_unread_feed_is_full_and_has_room_once_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(feeds, "FEED_BYTES_MAX", 100)
@@ -115,11 +115,11 @@ async def test_a_feed_nobody_reads_is_full_and_has_room_once_it_is_read(
         (b"", 0, ""),
     ],
 )
-def test_a_status_is_read_off_the_first_line(header: bytes, code: int, text: str) -> None:
+def test_status_is_read_off_the_first_line(header: bytes, code: int, text: str) -> None:
     status = Status.read(header, "")
     assert (status.code, status.text) == (code, text)
 
 
-def test_numbers_of_a_status_are_found_or_missing() -> None:
+def test_numbers_of_status_are_found_or_missing() -> None:
     status = Status.read(b"NATS/1.0 100 Idle\r\nA: 7\r\nB: x\r\n\r\n", "")
     assert [status.number(key) for key in (b"A", b"B", b"C")] == [7, -1, -1]

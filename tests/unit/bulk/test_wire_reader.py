@@ -47,7 +47,7 @@ def kinds(heard: list[ServerItem]) -> list[int]:
     return [one.kind for one in heard]
 
 
-def test_a_delivery_becomes_a_record_with_its_position() -> None:
+def test_delivery_becomes_record_with_its_position() -> None:
     into = make()
     assert feed(into, delivery("a.b", b"hello", seq=41, consumer_seq=1, pending=3)) == []
     batch = into.take()
@@ -61,13 +61,13 @@ def test_headers_come_as_they_stand() -> None:
     assert into.take().rows() == [("a", 1, TIME_NS + 1, HEADER, b"v")]
 
 
-def test_a_position_behind_a_domain_is_found() -> None:
+def test_position_after_domain_is_found() -> None:
     into = make()
     feed(into, delivery("a", b"", seq=9, consumer_seq=1, domain=True))
     assert into.take().last == 9
 
 
-def test_a_gap_in_the_consumers_sequence_is_reported_and_nothing_gathered_behind_it() -> None:
+def test_gap_in_consumer_sequence_is_reported_and_later_messages_are_not_collected() -> None:
     into = make()
     data = delivery("a", b"1", seq=1, consumer_seq=1) + delivery("a", b"3", seq=3, consumer_seq=3)
     heard = feed(into, data + delivery("a", b"4", seq=4, consumer_seq=4))
@@ -76,7 +76,7 @@ def test_a_gap_in_the_consumers_sequence_is_reported_and_nothing_gathered_behind
     assert [row[4] for row in into.take().rows()] == [b"1"]
 
 
-def test_a_new_consumer_counts_from_one_again() -> None:
+def test_new_consumer_counts_from_one_again() -> None:
     into = make()
     feed(into, delivery("a", b"", seq=1, consumer_seq=1))
     into.follow(8)
@@ -84,13 +84,13 @@ def test_a_new_consumer_counts_from_one_again() -> None:
     assert into.gathered == 2
 
 
-def test_deliveries_of_another_subscription_are_nobodys() -> None:
+def test_deliveries_of_another_subscription_are_dropped() -> None:
     into = make()
     assert feed(into, delivery("a", b"", seq=1, consumer_seq=1, sid=3)) == []
     assert into.gathered == 0
 
 
-def test_the_first_record_with_nothing_behind_it_is_marked_once() -> None:
+def test_first_record_with_nothing_after_it_is_marked_once() -> None:
     into = make()
     into.follow(SID, mark_caught_up=True)
     data = b"".join(
@@ -100,7 +100,7 @@ def test_the_first_record_with_nothing_behind_it_is_marked_once() -> None:
     assert into.gathered == 4
 
 
-def test_records_beyond_the_end_are_dropped_and_told() -> None:
+def test_records_beyond_the_end_are_dropped_and_reported() -> None:
     into = make()
     into.follow(SID, stop_seq=5)
     assert feed(into, delivery("a", b"", seq=4, consumer_seq=1)) == []
@@ -110,7 +110,7 @@ def test_records_beyond_the_end_are_dropped_and_told() -> None:
     assert into.gathered == 0
 
 
-def test_what_is_no_record_comes_between_the_records_it_came_between() -> None:
+def test_marks_are_yielded_in_order_with_records() -> None:
     into = make()
     beat = message(
         "_INBOX.d", reply="$JS.FC.S.c.x", header=b"NATS/1.0 100 FlowControl Request\r\n\r\n"
@@ -121,7 +121,7 @@ def test_what_is_no_record_comes_between_the_records_it_came_between() -> None:
     assert (heard[0].reply, heard[0].sid, into.gathered) == ("$JS.FC.S.c.x", SID, 1)
 
 
-def test_control_lines_are_told_by_kind() -> None:
+def test_control_lines_are_reported_by_kind() -> None:
     heard = feed(make(), b"INFO {}\r\nPING\r\nPONG\r\n+OK\r\n-ERR 'Stale Connection'\r\n")
     assert kinds(heard) == [
         wire_reader.INFO,
@@ -133,7 +133,7 @@ def test_control_lines_are_told_by_kind() -> None:
     assert heard[-1].payload == b"Stale Connection"
 
 
-def test_a_full_batch_loses_nothing() -> None:
+def test_full_batch_loses_nothing() -> None:
     into = make(records_max=2)
     data = b"".join(delivery("a", b"%d" % n, seq=n, consumer_seq=n) for n in range(1, 6))
     space = into.space()
@@ -147,13 +147,13 @@ def test_a_full_batch_loses_nothing() -> None:
     assert [row[4] for row in rows] == [b"1", b"2", b"3", b"4", b"5"]
 
 
-def test_a_batch_is_full_by_bytes_too() -> None:
+def test_batch_is_full_by_bytes_too() -> None:
     into = make(bytes_max=10)
     heard = feed(into, delivery("a", b"x" * 50, seq=1, consumer_seq=1))
     assert kinds(heard) == [wire_reader.FULL]
 
 
-def test_a_message_larger_than_the_room_is_read() -> None:
+def test_message_larger_than_room_is_read() -> None:
     into = make(bytes_max=8 << 20, frame_bytes_max=4 << 20)
     payload = bytes(range(256)) * 8192
     feed(into, delivery("a", payload, seq=1, consumer_seq=1))
@@ -171,12 +171,12 @@ def test_a_message_larger_than_the_room_is_read() -> None:
         b"MSG a 7 -1\r\n",
     ],
 )
-def test_what_is_not_the_protocol_is_refused(line: bytes) -> None:
+def test_not_protocol_is_refused(line: bytes) -> None:
     with pytest.raises(WireError):
         feed(make(), line)
 
 
-def test_a_line_without_end_is_refused() -> None:
+def test_line_without_end_is_refused() -> None:
     with pytest.raises(WireError):
         feed(make(), b"INFO " + b"x" * (2 << 20))
 
@@ -184,7 +184,7 @@ def test_a_line_without_end_is_refused() -> None:
 @pytest.mark.parametrize(
     "reply", ["$JS.ACK.S.c.1.x.1.1.1", "$JS.ACK.S.c.1.1", "$JS.ACK." + "9." * 20]
 )
-def test_a_record_that_does_not_say_where_it_stands_is_not_guessed_at(reply: str) -> None:
+def test_record_that_does_not_report_where_it_stands_is_not_guessed_at(reply: str) -> None:
     heard = feed(make(), message("a", reply=reply))
     assert kinds(heard) == [wire_reader.UNKNOWN_POSITION]
 
@@ -202,7 +202,7 @@ def test_a_record_that_does_not_say_where_it_stands_is_not_guessed_at(reply: str
         "1.2.2.5.9223372036854775808",
     ],
 )
-def test_nor_behind_one_that_did(numbers: str) -> None:
+def test_not_after_one_that_did(numbers: str) -> None:
     into = make()
     feed(into, delivery("a", b"", seq=1, consumer_seq=1))
     assert kinds(feed(into, message("a", reply=f"$JS.ACK.S.c.{numbers}"))) == [
@@ -245,7 +245,7 @@ def talks(draw: st.DrawFn) -> bytes:
 
 @given(data=talks(), chunk=st.integers(1, 60), records_max=st.integers(1, 5))
 @settings(deadline=None)
-def test_any_chunking_and_any_size_of_batch_give_what_the_model_reads(
+def test_any_chunking_and_any_size_of_batch_give_what_model_reads(
     data: bytes, chunk: int, records_max: int
 ) -> None:
     into = make(records_max=records_max)
@@ -298,7 +298,7 @@ def test_columns_that_do_not_fit_are_no_batch() -> None:
         Batch(1, 0, b"", b"", b"", bytes(8), b"", bytes(8), b"", bytes(8))
 
 
-def test_the_first_missing_sequence_of_a_batch_is_found() -> None:
+def test_first_missing_sequence_of_batch_is_found() -> None:
     into = make()
     seqs = [5, 6, 9]
     for number, seq in enumerate(seqs, 1):

@@ -23,12 +23,12 @@ HOUR = 3600 * SECOND
     ("text", "ns"),
     [("90s", 90 * SECOND), ("1h30m", HOUR + HOUR // 2), ("7d", 168 * HOUR), ("1d12h", 36 * HOUR)],
 )
-def test_a_duration_may_have_days(text: str, ns: int) -> None:
+def test_duration_may_have_days(text: str, ns: int) -> None:
     assert argument_values.duration(text) == ns
 
 
 @pytest.mark.parametrize("text", ["", "5", "1x", "h", "d"])
-def test_what_is_no_duration_is_refused_with_an_example(text: str) -> None:
+def test_invalid_duration_is_refused_with_example(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="write it like"):
         argument_values.duration(text)
 
@@ -42,22 +42,22 @@ def test_sizes_count_in_powers_of_1024(text: str, count: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "many", "1.5K", "1 XB"])
-def test_what_is_no_size_is_refused(text: str) -> None:
+def test_invalid_size_is_refused(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError):
         argument_values.size(text)
 
 
-def test_a_header_keeps_the_colons_of_its_value() -> None:
+def test_header_keeps_colons_of_its_value() -> None:
     assert argument_values.header("Where: http://a") == ("Where", "http://a")
 
 
 @pytest.mark.parametrize("text", ["no colon", ": x", "two words: x", "a: b\r\nc: d"])
-def test_what_would_not_be_one_header_is_refused(text: str) -> None:
+def test_text_that_is_not_one_header_is_refused(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError):
         argument_values.header(text)
 
 
-def test_a_moment_is_a_time_or_so_long_ago() -> None:
+def test_moment_is_time_or_so_long_ago() -> None:
     assert argument_values.moment("2026-01-31T12:00:00Z") == "2026-01-31T12:00:00Z"
     before = time.time_ns() - HOUR
     assert before <= parse_time(argument_values.moment("1h")) <= time.time_ns() - HOUR
@@ -65,7 +65,7 @@ def test_a_moment_is_a_time_or_so_long_ago() -> None:
         argument_values.moment("yesterday")
 
 
-def test_a_document_is_an_object_in_a_file(tmp_path: Path) -> None:
+def test_document_is_object_in_file(tmp_path: Path) -> None:
     file = tmp_path / "c.json"
     file.write_text(json.dumps({"a": 1}))
     assert argument_values.document(str(file)) == {"a": 1}

@@ -28,7 +28,7 @@ JOBS = [
 
 
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: job[0])
-def test_a_job_without_spark_says_what_to_install(job: tuple[str, ...]) -> None:
+def test_job_without_spark_names_what_to_install(job: tuple[str, ...]) -> None:
     done = subprocess.run(
         [sys.executable, "-c", BLOCKED, *job], capture_output=True, text=True, check=False
     )
@@ -37,6 +37,6 @@ def test_a_job_without_spark_says_what_to_install(job: tuple[str, ...]) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_missing_module_of_our_own_is_a_bug() -> None:
+def test_missing_module_of_our_own_is_bug() -> None:
     assert describe_error(ModuleNotFoundError(name="nats.errors")) == LIBRARY_MISSING
     assert describe_error(ModuleNotFoundError(name="penstock.nothing")) is None

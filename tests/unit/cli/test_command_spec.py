@@ -59,7 +59,7 @@ def test_help_loads_nothing_heavy() -> None:
 
 @pytest.mark.sockets
 @pytest.mark.parametrize("word", ["stream", "kv"])
-def test_help_of_a_noun_does_not_load_the_client_library(word: str) -> None:
+def test_help_of_noun_does_not_load_client_library(word: str) -> None:
     assert not {"nats", "rich", "cryptography"} & loaded_by(word, "--help")
 
 
@@ -70,7 +70,7 @@ def test_help_names_every_command() -> None:
 
 
 @pytest.mark.parametrize(("name", "command"), COMMANDS, ids=[name for name, _ in COMMANDS])
-def test_every_command_has_help_json_and_told_arguments(
+def test_every_command_has_help_json_and_reported_arguments(
     name: str, command: Command, command_line: Cli
 ) -> None:
     ran = command_line.done(*name.split(), "--help")
@@ -85,7 +85,7 @@ def test_every_command_has_help_json_and_told_arguments(
 @pytest.mark.parametrize(
     "words", [["nonsense"], ["stream"], ["stream", "nonsense"], ["pub"], ["pub", "a", "--nonsense"]]
 )
-def test_a_wrong_command_line_ends_with_2(words: list[str], command_line: Cli) -> None:
+def test_wrong_command_line_ends_with_2(words: list[str], command_line: Cli) -> None:
     ran = command_line(*words)
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith("penstock: ")
@@ -104,7 +104,7 @@ def test_a_wrong_command_line_ends_with_2(words: list[str], command_line: Cli) -
         (["zzzzzz"], '"zzzzzz"; see'),
     ],
 )
-def test_a_mistyped_word_is_named_with_the_nearest_one(
+def test_mistyped_word_is_named_with_nearest_one(
     words: list[str], named: str, command_line: Cli
 ) -> None:
     ran = command_line(*words)
@@ -134,14 +134,12 @@ def test_a_mistyped_word_is_named_with_the_nearest_one(
     ],
     ids=" ".join,
 )
-def test_every_error_begins_with_the_name_of_the_program(
-    words: list[str], command_line: Cli
-) -> None:
+def test_every_error_begins_with_name_of_program(words: list[str], command_line: Cli) -> None:
     assert command_line(*words).err.startswith("penstock: ")
 
 
 @pytest.mark.sockets
-def test_a_server_that_is_not_there_is_one_line(command_line: Cli) -> None:
+def test_server_that_is_not_there_is_one_line(command_line: Cli) -> None:
     error = command_line.refused("pub", "a", "b", "-s", "nats://amy:hush@127.0.0.1:1")
     assert error.startswith("penstock: pub: cannot connect to nats://(hidden)@127.0.0.1:1: ")
     assert "hush" not in error
@@ -150,7 +148,7 @@ def test_a_server_that_is_not_there_is_one_line(command_line: Cli) -> None:
 @pytest.mark.parametrize(
     ("answer", "meant"), [("y", True), ("Yes", True), ("", False), ("no", False)]
 )
-def test_what_loses_something_needs_a_yes(
+def test_lossy_actions_need_confirmation(
     answer: str, meant: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
@@ -159,13 +157,13 @@ def test_what_loses_something_needs_a_yes(
         confirm("Remove it?", Namespace(force=False))
 
 
-def test_without_a_terminal_only_force_says_yes() -> None:
+def test_without_terminal_only_force_confirms() -> None:
     confirm("Remove it?", Namespace(force=True))
     with pytest.raises(Misuse, match="--force"):
         confirm("Remove it?", Namespace(force=False))
 
 
-def test_a_missing_client_library_is_named(
+def test_missing_client_library_is_named(
     command_line: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in [name for name in sys.modules if name.partition(".")[0] == "nats"]:
@@ -175,7 +173,7 @@ def test_a_missing_client_library_is_named(
 
 
 @pytest.mark.parametrize("name", ["a.b", "a b", "*", ">", "", "a/b"])
-def test_a_name_that_is_no_token_is_refused_before_it_is_sent(name: str, command_line: Cli) -> None:
+def test_name_that_is_no_token_is_refused_before_it_is_sent(name: str, command_line: Cli) -> None:
     with pytest.raises(Misuse):
         checked_name(name, "stream")
 
@@ -187,5 +185,5 @@ def test_a_name_that_is_no_token_is_refused_before_it_is_sent(name: str, command
         "$JS.ACK.hub.hash.S.C.2.30.20.1700000000000000000.5.x",
     ],
 )
-def test_a_delivery_is_read_from_old_and_new_reply_subjects(reply: str) -> None:
+def test_delivery_is_read_from_old_and_new_reply_subjects(reply: str) -> None:
     assert ReadMessage.of(reply) == ReadMessage("S", "C", 2, 30, 20, 1_700_000_000_000_000_000, 5)

@@ -31,14 +31,14 @@ def parsed(action: str, *words: str, noun: Any = stream_command.NOUN) -> dict[st
 
 
 @pytest.mark.parametrize("kind", [StreamConfig, ConsumerConfig])
-def test_every_field_of_a_configuration_has_a_flag(kind: Any) -> None:
+def test_every_field_of_configuration_has_flag(kind: Any) -> None:
     dests = {str(one.settings.get("dest", "")) for one in config_arguments(kind)}
     reached = {dest.removeprefix(DEST).partition(".")[0] for dest in dests}
     assert set(kind.__struct_fields__) - LEFT_OUT <= reached
 
 
 @pytest.mark.parametrize("kind", [StreamConfig, ConsumerConfig])
-def test_what_cannot_be_changed_has_no_flag_when_editing(kind: Any) -> None:
+def test_unchangeable_fields_have_no_flag_when_editing(kind: Any) -> None:
     hints = typing.get_type_hints(kind, include_extras=True)
     fixed = {f.name for f in fields(kind) if "fixed" in marks_of(hints[f.name])}
     dests = {one.settings.get("dest", "") for one in config_arguments(kind, editing=True)}
@@ -46,11 +46,11 @@ def test_what_cannot_be_changed_has_no_flag_when_editing(kind: Any) -> None:
     assert not {DEST + name for name in fixed} & dests
 
 
-def test_what_was_not_given_is_not_sent() -> None:
+def test_unset_options_are_not_sent() -> None:
     assert parsed("add", "S") == {}
 
 
-def test_flags_become_the_values_of_the_api() -> None:
+def test_flags_become_values_of_api() -> None:
     given = parsed(
         "add",
         "S",
@@ -71,14 +71,14 @@ def test_flags_become_the_values_of_the_api() -> None:
     }
 
 
-def test_backoff_of_a_consumer_is_a_list_of_durations() -> None:
+def test_backoff_of_consumer_is_list_of_durations() -> None:
     given = parsed(
         "add", "S", "C", "--backoff", "1s", "--backoff", "1m", noun=consumer_command.NOUN
     )
     assert given == {"backoff": [1_000_000_000, 60_000_000_000]}
 
 
-def test_an_edit_keeps_what_it_does_not_name() -> None:
+def test_edit_keeps_what_it_does_not_name() -> None:
     old = {"name": "S", "unknown": 1, "limits": {"a": 1, "b": 2}, "list": [1, 2]}
     new = merged(old, {"limits": {"b": 3}, "list": [3]})
     assert new == {"name": "S", "unknown": 1, "limits": {"a": 1, "b": 3}, "list": [3]}
@@ -86,7 +86,7 @@ def test_an_edit_keeps_what_it_does_not_name() -> None:
     assert [row[0] for row in differences(old, new)] == ["limits", "list"]
 
 
-def test_metadata_of_the_server_is_not_sent_back() -> None:
+def test_metadata_of_server_is_not_sent_back() -> None:
     assert sendable({"name": "S", "metadata": {"_nats.ver": "2", "a": "b"}})["metadata"] == {
         "a": "b"
     }

@@ -23,7 +23,7 @@ from penstock.cli.output import (
 MALICE = "\x1b]0;owned\x07\x9b31m"
 
 
-def test_an_answer_is_printed_once_in_the_form_asked_for(
+def test_answer_is_printed_once_in_form_asked_for(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     blocks = (Facts("Thing", [("size", "1"), ("left out", "")]), "a line")
@@ -36,7 +36,7 @@ def test_an_answer_is_printed_once_in_the_form_asked_for(
     assert "left out" not in told
 
 
-def test_an_item_is_one_line_of_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_item_is_one_line_of_json(capsys: pytest.CaptureFixture[str]) -> None:
     Screen(as_json=True).item({"a": "two\nlines"}, "")
     assert capsys.readouterr().out == '{"a": "two\\nlines"}\n'
 
@@ -47,20 +47,20 @@ def test_remarks_stay_out_of_answers(as_json: bool, capsys: pytest.CaptureFixtur
     assert capsys.readouterr() == ("", "listening\n")
 
 
-def test_brackets_in_a_cell_are_text_and_not_style(capsys: pytest.CaptureFixture[str]) -> None:
+def test_brackets_in_cell_are_text_and_not_style(capsys: pytest.CaptureFixture[str]) -> None:
     Screen(as_json=False).answer(None, TableListing("[red]t", ("a",), [("[bold]x[/]",)]))
     told = capsys.readouterr().out
     assert "[red]t" in told
     assert "[bold]x[/]" in told
 
 
-def test_an_empty_listing_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+def test_empty_listing_reports_it(capsys: pytest.CaptureFixture[str]) -> None:
     Screen(as_json=False).answer([], TableListing("Streams", ("name",), []))
     assert capsys.readouterr().out == "Streams: nothing\n"
 
 
 @pytest.mark.parametrize("place", ["title", "cell", "header", "payload", "line"])
-def test_nothing_a_server_sent_drives_a_terminal(
+def test_nothing_server_sent_drives_terminal(
     place: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     screen = Screen(as_json=False)
@@ -80,12 +80,12 @@ def test_nothing_a_server_sent_drives_a_terminal(
     assert "owned" in told
 
 
-def test_line_ends_and_tabs_of_a_payload_stay() -> None:
+def test_line_ends_and_tabs_of_payload_stay() -> None:
     assert printable("a\tb\nc") == "a\tb\nc"
     assert printable("a\rb") == "a\\rb"
 
 
-def test_a_payload_that_is_no_text_travels_as_base64() -> None:
+def test_payload_that_is_no_text_travels_as_base64() -> None:
     assert payload_document(b"\xff\x00") == {"data": "/wA=", "encoding": "base64"}
     assert payload_document("ü".encode()) == {"data": "ü", "encoding": "utf-8"}
 
@@ -103,11 +103,11 @@ def test_a_payload_that_is_no_text_travels_as_base64() -> None:
         (-1, "–"),
     ],
 )
-def test_a_duration_is_told_in_the_units_that_matter(ns: int, text: str) -> None:
+def test_duration_is_reported_in_units_that_matter(ns: int, text: str) -> None:
     assert show_duration(ns) == text
 
 
-def test_sizes_limits_and_times_are_told_as_people_read_them() -> None:
+def test_sizes_limits_and_times_are_reported_as_people_read_them() -> None:
     assert [show_bytes(n) for n in (0, 1023, 1536)] == ["0 B", "1,023 B", "1.5 KiB"]
     assert [show_limit(n) for n in (-1, 0, 1000)] == ["unlimited", "unlimited", "1,000"]
     assert show_time("2026-01-31T12:00:00.123456789Z") == "2026-01-31 12:00:00 UTC"
@@ -122,7 +122,7 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize(("as_json", "drawn"), [(False, True), (True, False)])
-def test_a_bar_is_drawn_on_a_terminal_unless_json_is_wanted(
+def test_bar_is_drawn_on_terminal_unless_json_is_wanted(
     as_json: bool, drawn: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     terminal = Terminal()
@@ -132,13 +132,13 @@ def test_a_bar_is_drawn_on_a_terminal_unless_json_is_wanted(
     assert ("Putting x" in terminal.getvalue()) == drawn
 
 
-def test_no_bar_is_drawn_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_bar_is_drawn_without_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     with Screen(as_json=False).progress("Putting x", 10) as done:
         done(10)
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_bar_of_steps_shows_what_is_done_and_how_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bar_of_steps_shows_what_is_done_and_how_fast(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
     with Screen(as_json=False).steps("Folding x", unit="tasks") as progress:
@@ -150,11 +150,11 @@ def test_a_bar_of_steps_shows_what_is_done_and_how_fast(monkeypatch: pytest.Monk
     assert "tasks/s" in shown
 
 
-def test_steps_are_not_counted_without_a_terminal() -> None:
+def test_steps_are_not_counted_without_terminal() -> None:
     with Screen(as_json=False).steps("Folding x") as progress:
         assert progress is None
 
 
-def test_slow_rates_have_a_digit_after_the_point() -> None:
+def test_slow_rates_have_digit_after_point() -> None:
     assert show_rate(0.25, "tasks") == "0.2 tasks/s"
     assert show_rate(12_345.6) == "12,345/s"

@@ -31,24 +31,24 @@ def context(command_line: Cli) -> Cli:
 
 
 @pytest.mark.usefixtures("command_line")
-def test_without_anything_it_is_the_usual_address() -> None:
+def test_without_anything_it_is_usual_address() -> None:
     assert resolve(options(), {}).urls == ["nats://127.0.0.1:4222"]
 
 
 @pytest.mark.usefixtures("context")
-def test_the_selected_context_is_taken_when_nothing_else_is_said() -> None:
+def test_selected_context_is_taken_when_nothing_else_is_reported() -> None:
     target = resolve(options(), {})
     assert (target.server, target.user, target.domain) == ("nats://prod:4222", "amy", "hub")
 
 
 @pytest.mark.usefixtures("context")
-def test_a_server_named_otherwise_gets_nothing_of_the_selected_context() -> None:
+def test_server_named_otherwise_gets_nothing_of_selected_context() -> None:
     assert resolve(options(server="other"), {}) == ServerTarget(server="other")
     assert resolve(options(), {"NATS_URL": "other"}) == ServerTarget(server="other")
 
 
 @pytest.mark.usefixtures("context")
-def test_a_context_by_name_goes_before_the_environment() -> None:
+def test_context_by_name_goes_before_environment() -> None:
     environment = {"NATS_URL": "other", "NATS_TOKEN": "t"}
     target = resolve(options(context="prod"), environment)
     assert (target.server, target.token) == ("nats://prod:4222", "")
@@ -61,13 +61,13 @@ def test_credentials_come_from_one_place_only() -> None:
 
 
 @pytest.mark.usefixtures("command_line")
-def test_the_line_goes_before_the_environment() -> None:
+def test_line_goes_before_environment() -> None:
     environment = {"NATS_URL": "a", "NATS_USER": "u", "NATS_CA": "ca.pem"}
     target = resolve(options(server="b", user="v"), environment)
     assert (target.server, target.user, target.tlsca) == ("b", "v", "ca.pem")
 
 
-def test_several_servers_may_be_given_with_or_without_a_scheme() -> None:
+def test_several_servers_may_be_given_with_or_without_scheme() -> None:
     assert ServerTarget(server="a:1, tls://b:2").urls == ["nats://a:1", "tls://b:2"]
 
 
@@ -76,7 +76,7 @@ def test_addresses_are_shown_without_passwords() -> None:
     assert without_secrets("tok@h:1") == f"nats://{HIDDEN}@h:1"
 
 
-def test_a_target_shows_no_secret() -> None:
+def test_target_shows_no_secret() -> None:
     target = ServerTarget(server="nats://a:hush@h", password="hush", token="hush", user="a")
     assert "hush" not in repr(target.shown())
     assert "password='hush'" not in repr(target)

@@ -28,7 +28,7 @@ def exported(path: Path) -> Path:
     return path / "artifact"
 
 
-def test_what_is_written_is_read() -> None:
+def test_written_records_are_read() -> None:
     assert decode_extra(encode_extra(EXTRA)) == EXTRA
 
 
@@ -48,7 +48,7 @@ def test_no_flipped_bit_changes_what_is_read() -> None:
             continue
 
 
-def test_no_flipped_bit_and_no_cut_changes_the_metadata_of_a_store() -> None:
+def test_no_flipped_bit_and_no_cut_changes_metadata_of_store() -> None:
     meta = SnapshotMeta("KV_b@1", ("",), True, 4, None, (Witness(3, "k", 7),))
     data = encode_meta(meta)
     assert read_meta(data, PATH) == meta
@@ -72,7 +72,7 @@ def test_no_flipped_bit_and_no_cut_changes_the_metadata_of_a_store() -> None:
         "CREATE TRIGGER other AFTER INSERT ON data BEGIN DELETE FROM data; END",
     ],
 )
-def test_a_database_with_more_than_a_fold_is_refused(tmp_path: Path, statement: str) -> None:
+def test_database_with_more_than_fold_is_refused(tmp_path: Path, statement: str) -> None:
     artifact = exported(tmp_path)
     payload = artifact / "data" / SqliteSnapshot.payload
     db = sqlite3.connect(payload)

@@ -43,9 +43,9 @@ def refolded(said: pgss.LogReplay) -> dict[str, object]:
     return dict(model([*updates, *map(update_of, range(said.cursor.rank + 1, 15))]))
 
 
-def test_no_cut_of_the_log_leaves_a_cursor_ahead_of_its_data(tmp_path: Path) -> None:
+def test_no_cut_of_log_leaves_cursor_ahead_of_its_data(tmp_path: Path) -> None:
     assert cuts_with_a_cursor_ahead(DURABLE["append-log"], tmp_path / "log") == []
 
 
-def test_a_log_that_writes_its_cursor_first_breaks_the_law(tmp_path: Path) -> None:
+def test_log_that_writes_its_cursor_first_breaks_law(tmp_path: Path) -> None:
     assert cuts_with_a_cursor_ahead(MUTANTS["append-log"], tmp_path / "log")

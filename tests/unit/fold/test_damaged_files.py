@@ -73,7 +73,7 @@ def judged(data: bytes) -> str:
     return "same" if len(entries) == KEYS and said.cursor == at(KEYS) else "shorter"
 
 
-def test_no_flipped_bit_of_a_log_is_believed() -> None:
+def test_no_flipped_bit_of_log_is_believed() -> None:
     data = written()
     seen = Counter(judged(flipped(data, place)) for place in places(8 * len(data)))
     print(f"flips {dict(seen)}")
@@ -81,14 +81,14 @@ def test_no_flipped_bit_of_a_log_is_believed() -> None:
     assert seen["torn"] <= 8 * len(pgss.cursor_record(at(KEYS))), "only the last record may be"
 
 
-def test_every_cut_of_a_log_leaves_what_its_cursor_says() -> None:
+def test_every_cut_of_log_leaves_what_its_cursor_reports() -> None:
     data = written()
     seen = Counter(judged(data[:size]) for size in places(len(data)))
     print(f"cuts {dict(seen)}")
     assert seen["same"] == 0
 
 
-def test_a_log_that_is_opened_in_spite_of_damage_is_kept_aside(
+def test_log_that_is_opened_in_spite_of_damage_is_kept_aside(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nothing of the damaged file is lost: it may have the last copy of a value."""
@@ -114,7 +114,7 @@ def test_a_log_that_is_opened_in_spite_of_damage_is_kept_aside(
             assert "torn or damaged" in caplog.text
 
 
-def test_no_damage_to_the_metadata_of_a_log_is_believed(
+def test_no_damage_to_metadata_of_log_is_believed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "fold"
@@ -133,7 +133,7 @@ def test_no_damage_to_the_metadata_of_a_log_is_believed(
             assert store.meta == META or is_reported
 
 
-def test_no_damage_to_the_metadata_in_sqlite_is_believed(tmp_path: Path) -> None:
+def test_no_damage_to_metadata_in_sqlite_is_believed(tmp_path: Path) -> None:
     path = tmp_path / "fold"
     with SqliteSnapshot.open(path) as store:
         store.apply(UPDATES[:3], at(3), meta=META)

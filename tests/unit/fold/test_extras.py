@@ -37,7 +37,7 @@ def test_log_and_sqlite_need_nothing_else(tmp_path: Path) -> None:
     ("kind", "package", "extra"),
     [(LmdbSnapshot, "lmdb", "lmdb"), (RocksDbSnapshot, "rocksdict", "rocksdb")],
 )
-def test_a_store_whose_library_is_missing_says_what_to_install(
+def test_store_without_its_library_names_what_to_install(
     kind: type[LmdbSnapshot],
     package: str,
     extra: str,
@@ -49,7 +49,7 @@ def test_a_store_whose_library_is_missing_says_what_to_install(
         kind.open(tmp_path / "fold")
 
 
-def test_artifacts_without_their_hash_say_what_to_install(
+def test_artifacts_without_their_hash_report_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "blake3", None)

@@ -47,7 +47,7 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "PAUSE_SECONDS_MAX", 0.01)
 
 
-async def test_what_cannot_be_parsed_is_counted_and_told_once_for_each_key_over_restarts(
+async def test_unparsable_values_are_counted_and_reported_once_per_key(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     seen: list[int] = []
@@ -66,7 +66,7 @@ async def test_what_cannot_be_parsed_is_counted_and_told_once_for_each_key_over_
     assert [text.rpartition("=")[2] for text in told] == ["a", "c"]
 
 
-async def test_a_watch_that_fails_or_ends_is_begun_again_behind_the_cursor() -> None:
+async def test_failed_or_ended_watch_restarts_after_cursor() -> None:
     script = Script(
         [
             [put("a", b"1", 1), LIVE, OperationFailed("no")],
@@ -83,7 +83,7 @@ async def test_a_watch_that_fails_or_ends_is_begun_again_behind_the_cursor() -> 
     assert watches == ["watch 0", "watch 1", "watch 2"]
 
 
-async def test_a_bucket_that_is_gone_leaves_a_fold_that_answers() -> None:
+async def test_bucket_that_was_removed_leaves_fold_that_answers() -> None:
     class Gone(Script):
         is_gone = False
 
@@ -139,7 +139,7 @@ class PoisonedOnce(WatchedStore):
         cls.kept.extend(batch)
 
 
-async def test_a_poisoned_store_is_opened_again_until_it_opens() -> None:
+async def test_poisoned_store_is_opened_again_until_it_opens() -> None:
     PoisonedOnce.kept, PoisonedOnce.opened = [], 0
     script = Script([[put("a", b"1", 1), LIVE, put("b", b"2", 2)], [put("b", b"2", 2), LIVE]])
     async with folding(script, backend=PoisonedOnce) as fold:
@@ -148,7 +148,7 @@ async def test_a_poisoned_store_is_opened_again_until_it_opens() -> None:
         assert contents(fold.store) == model([put("a", b"1", 1), put("b", b"2", 2)])
 
 
-async def test_a_fold_that_is_closed_says_so() -> None:
+async def test_fold_that_is_closed_reports_it() -> None:
     script = Script([[put("a", b"1", 1), LIVE]])
     fold = folding(script)
     with pytest.raises(FoldStoreError, match="not open"):
@@ -186,7 +186,7 @@ async def test_closing_flushes_what_was_received() -> None:
     assert reached == [2]
 
 
-async def test_the_lag_is_what_the_bucket_is_known_to_be_ahead() -> None:
+async def test_lag_is_what_bucket_is_known_to_be_ahead() -> None:
     log = LogInfo(identity="KV_b@1", first_seq=1, last_seq=7, evicts_current=False)
     gate = Gate()
     script = Script([[put("a", b"1", 3), gate, put("a", b"2", 7), LIVE]], log)
@@ -200,7 +200,7 @@ async def test_the_lag_is_what_the_bucket_is_known_to_be_ahead() -> None:
         assert fold.status().scope == Scope.all().prefixes
 
 
-async def test_a_fold_is_live_only_once_the_store_has_what_the_watch_brought() -> None:
+async def test_fold_is_live_only_once_store_has_what_watch_brought() -> None:
     class Full(WatchedStore):
         is_full = True
 
@@ -220,7 +220,7 @@ async def test_a_fold_is_live_only_once_the_store_has_what_the_watch_brought() -
         assert (fold.state, fold.status().error) == (FoldState.LIVE, "")
 
 
-async def test_a_store_that_cannot_be_closed_is_an_error_of_the_fold() -> None:
+async def test_store_that_cannot_be_closed_is_error_of_fold() -> None:
     class Stuck(WatchedStore):
         def close(self) -> None:
             super().close()
@@ -253,7 +253,7 @@ async def test_health_is_of_state_lag_and_contact() -> None:
         assert not fold.is_healthy()
 
 
-async def test_a_thousand_folds_share_a_few_threads() -> None:
+async def test_thousand_folds_share_few_threads() -> None:
     folds = [folding(Script([[put("a", b"%d" % n, 1), LIVE]])) for n in range(1_000)]
     for fold in folds:
         await fold.__aenter__()

@@ -17,7 +17,7 @@ def registry() -> CollectorRegistry:
     return CollectorRegistry()
 
 
-def test_a_commit_that_is_tried_again_was_refused_before(registry: CollectorRegistry) -> None:
+def test_commit_that_is_tried_again_was_refused_before(registry: CollectorRegistry) -> None:
     meter = FoldMetrics(registry).observer("f")
     store, batch = MemorySnapshot.open(), [put("a", b"", 1)]
     meter.before_commit(store, batch, at(1))
@@ -35,7 +35,7 @@ def test_repairs_are_counted_by_kind(registry: CollectorRegistry) -> None:
     assert registry.get_sample_value("penstock_fold_repairs_total", labels) == 2
 
 
-def test_two_folds_share_a_registry(registry: CollectorRegistry) -> None:
+def test_two_folds_share_registry(registry: CollectorRegistry) -> None:
     metrics = FoldMetrics(registry)
     for name in ("f", "g"):
         metrics.observer(name).applied(MemorySnapshot.open(), [put("a", b"", 1)], at(1))
@@ -59,7 +59,5 @@ def test_two_folds_share_a_registry(registry: CollectorRegistry) -> None:
         (JoinedUpdates([]), 0.0),
     ],
 )
-def test_the_time_of_a_batch_is_that_of_its_last_update(
-    updates: list[KvUpdate], time: float
-) -> None:
+def test_time_of_batch_is_that_of_its_last_update(updates: list[KvUpdate], time: float) -> None:
     assert created_last(updates) == time

@@ -22,14 +22,14 @@ BATCHES = [
 STATE = model(update for batch, _ in BATCHES for update in batch)
 
 
-def test_our_log_is_the_crates_byte_for_byte(tmp_path: Path) -> None:
+def test_our_log_is_crates_byte_for_byte(tmp_path: Path) -> None:
     with AppendLogSnapshot.open(tmp_path / "log") as store:
         for batch, last in BATCHES:
             store.apply(batch, at(last))
     assert (tmp_path / "log").read_bytes() == LOG.read_bytes()
 
 
-def test_the_crates_log_is_read_and_compacted_as_the_crate_does(tmp_path: Path) -> None:
+def test_crates_log_is_read_and_compacted_as_crate_does(tmp_path: Path) -> None:
     shutil.copy(LOG, tmp_path / "log")
     with AppendLogSnapshot.open(tmp_path / "log") as store:
         assert contents(store) == STATE
@@ -38,13 +38,13 @@ def test_the_crates_log_is_read_and_compacted_as_the_crate_does(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_crates_artifact_becomes_a_store_of_any_kind(kind: str, tmp_path: Path) -> None:
+def test_crates_artifact_becomes_store_of_any_kind(kind: str, tmp_path: Path) -> None:
     with KINDS[kind].imported(ARTIFACT, tmp_path / "fold") as store:
         assert contents(store) == STATE
         assert store.cursor == at(6)
 
 
-def test_our_manifest_is_the_crates_byte_for_byte(tmp_path: Path) -> None:
+def test_our_manifest_is_crates_byte_for_byte(tmp_path: Path) -> None:
     theirs = read_manifest(ARTIFACT)
     with MemorySnapshot.import_from(ARTIFACT) as store:
         store.export_to(tmp_path / "artifact", created_at=theirs.created_at_unix)

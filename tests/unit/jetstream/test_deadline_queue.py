@@ -9,7 +9,7 @@ class Machine:
     """Told apart by identity."""
 
 
-def test_those_beyond_the_bound_are_still_due() -> None:
+def test_those_beyond_bound_are_still_due() -> None:
     deadline_queue: DeadlineQueue[Machine] = DeadlineQueue()
     machines = [Machine() for _ in range(5)]
     for at, machine in enumerate(machines):

@@ -27,21 +27,21 @@ def block(*lines: str) -> bytes:
         (block("Nats-Marker-Reason: Remove", "KV-Operation: PURGE"), (Op.PURGE, None)),
     ],
 )
-def test_a_header_says_what_a_record_does(header: bytes, meaning: tuple[Op, str | None]) -> None:
+def test_header_reports_what_record_does(header: bytes, meaning: tuple[Op, str | None]) -> None:
     assert bucket_records.operation(header) == meaning
 
 
-def test_a_scope_asks_for_whole_tokens() -> None:
+def test_scope_asks_for_whole_tokens() -> None:
     assert bucket_records.filters_of("b", Scope.all()) == ("$KV.b.>",)
     assert bucket_records.filters_of("b", Scope.of(["n.", "a.b."])) == ("$KV.b.a.b.>", "$KV.b.n.>")
 
 
 @pytest.mark.parametrize(("prefix", "token"), [("", ""), ("a", ""), ("a.", "a."), ("a.bc", "a.")])
-def test_a_prefix_is_enclosed_by_whole_tokens(prefix: str, token: str) -> None:
+def test_prefix_is_enclosed_by_whole_tokens(prefix: str, token: str) -> None:
     assert bucket_records.enclosing(prefix) == token
 
 
 @pytest.mark.parametrize("name", ["", "a.b", "a b", "b\n"])
-def test_what_is_no_bucket_is_refused(name: str) -> None:
+def test_invalid_bucket_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="no name"):
         bucket_records.stream_of(name)

@@ -91,7 +91,7 @@ async def revisions(watch: Watch) -> list[int]:
     return [event.revision for event in await watch.next_events()]  # type: ignore[union-attr]
 
 
-async def test_without_a_skip_nobody_is_asked() -> None:
+async def test_without_skip_server_is_not_asked() -> None:
     bulk = Bulk(batch(4, 5), batch(6))
     async with watch(bulk, after=3) as one:
         assert await revisions(one) == [4, 5]
@@ -99,16 +99,14 @@ async def test_without_a_skip_nobody_is_asked() -> None:
     assert bulk.asked == 0
 
 
-async def test_a_skip_over_overwritten_records_is_harmless() -> None:
+async def test_skip_over_overwritten_records_is_harmless() -> None:
     bulk = Bulk(batch(4, 9), first_seq=2)
     async with watch(bulk, after=3) as one:
         assert await revisions(one) == [4, 9]
     assert bulk.asked == 1
 
 
-async def test_a_skip_the_log_begins_behind_expires_the_cursor_before_anything_is_handed_on() -> (
-    None
-):
+async def test_skip_before_log_expires_cursor_before_any_delivery() -> None:
     async with watch(Bulk(batch(4), batch(5, 9), first_seq=8), after=3) as one:
         assert await revisions(one) == [4]
         with pytest.raises(CursorExpired) as expired:
@@ -116,7 +114,7 @@ async def test_a_skip_the_log_begins_behind_expires_the_cursor_before_anything_i
     assert (expired.value.first_seq, expired.value.cursor) == (8, WatchCursor.of(4))
 
 
-async def test_a_listing_may_skip_but_what_comes_after_it_may_not() -> None:
+async def test_listing_may_skip_but_what_comes_after_it_may_not() -> None:
     bulk = Bulk(batch(4, 9), StreamCaughtUp(), batch(12), first_seq=11, last_seq=9)
     async with watch(bulk) as one:
         assert await revisions(one) == [4, 9]
@@ -125,7 +123,7 @@ async def test_a_listing_may_skip_but_what_comes_after_it_may_not() -> None:
             await one.next_events()
 
 
-async def test_what_comes_after_the_listing_of_an_empty_bucket_may_not_skip_either() -> None:
+async def test_updates_after_listing_of_empty_bucket_must_not_skip() -> None:
     bulk = Bulk(StreamCaughtUp(), batch(10), batch(13), first_seq=12, last_seq=9)
     async with watch(bulk) as one:
         assert await one.next_events() == (Bookmark(WatchCursor.of(9)), CaughtUp())
@@ -135,7 +133,7 @@ async def test_what_comes_after_the_listing_of_an_empty_bucket_may_not_skip_eith
     assert expired.value.cursor == WatchCursor.of(10)
 
 
-async def test_a_narrower_scope_skips_all_the_time() -> None:
+async def test_narrower_scope_skips_all_time() -> None:
     bulk = Bulk(batch(50), first_seq=40)
     async with watch(bulk, Scope.prefix("k."), after=3) as one:
         assert await revisions(one) == [50]
@@ -148,7 +146,7 @@ async def test_a_narrower_scope_skips_all_the_time() -> None:
     ids=["age", "ttl", "full"],
 )
 @pytest.mark.parametrize("is_listed", [False, True])
-async def test_a_narrower_scope_of_a_bucket_that_drops_values_does_not_skip_what_it_dropped(
+async def test_narrower_scope_of_bucket_that_drops_values_does_not_skip_what_it_dropped(
     config: dict[str, Any], is_listed: bool
 ) -> None:
     begins = (batch(3), StreamCaughtUp()) if is_listed else ()
@@ -164,7 +162,7 @@ async def test_a_narrower_scope_of_a_bucket_that_drops_values_does_not_skip_what
     assert (expired.value.first_seq, expired.value.cursor) == (22, WatchCursor.of(20))
 
 
-async def test_a_heartbeat_moves_the_frontier() -> None:
+async def test_heartbeat_moves_frontier() -> None:
     bulk = Bulk(Idle(20), batch(21), first_seq=20)
     async with watch(bulk, after=3) as one:
         assert await one.next_events() == (Bookmark(WatchCursor.of(20)),)
@@ -172,12 +170,12 @@ async def test_a_heartbeat_moves_the_frontier() -> None:
     assert bulk.asked == 0
 
 
-async def test_a_heartbeat_that_says_nothing_new_is_no_bookmark() -> None:
+async def test_heartbeat_without_news_is_no_bookmark() -> None:
     async with watch(Bulk(Idle(3), batch(4)), after=3) as one:
         assert await revisions(one) == [4]
 
 
-async def test_a_bucket_made_anew_while_the_listing_began_is_a_reset() -> None:
+async def test_bucket_recreated_while_listing_began_is_reset() -> None:
     bulk = Bulk()
 
     async def begin() -> None:
@@ -189,7 +187,7 @@ async def test_a_bucket_made_anew_while_the_listing_began_is_a_reset() -> None:
             pass
 
 
-async def test_a_silent_server_is_asked_whether_it_still_has_the_log() -> None:
+async def test_silent_server_is_asked_whether_it_still_has_log() -> None:
     bulk = Bulk(batch(4), Quiet(), batch(5), Quiet())
     async with watch(bulk, after=3) as one:
         assert await revisions(one) == [4]
@@ -201,7 +199,7 @@ async def test_a_silent_server_is_asked_whether_it_still_has_the_log() -> None:
             await one.next_events()
 
 
-async def test_a_watch_that_breaks_says_how_far_it_came() -> None:
+async def test_watch_that_breaks_reports_how_far_it_came() -> None:
     async with watch(Bulk(batch(4), ConnectionLost("gone")), after=3) as one:
         await one.next_events()
         with pytest.raises(WatchError) as broken:
@@ -216,14 +214,14 @@ def telling(loss_floor: int, incarnation: str = "ab") -> dict[str, Any]:
     return {"incarnation": incarnation, "loss_floor": loss_floor}
 
 
-async def test_a_log_that_begins_behind_a_skip_and_lost_nothing_is_harmless() -> None:
+async def test_log_that_begins_after_skip_without_losses_is_harmless() -> None:
     bulk = Bulk(batch(4, 9), first_seq=8, penstock=telling(0))
     async with watch(bulk, after=3) as one:
         assert await revisions(one) == [4, 9]
     assert bulk.asked == 1
 
 
-async def test_a_loss_behind_a_skip_expires_the_cursor_wherever_the_log_begins() -> None:
+async def test_loss_after_skip_expires_cursor_wherever_log_begins() -> None:
     bulk = Bulk(batch(4), batch(5, 9), penstock=telling(3))
     async with watch(bulk, after=3) as one:
         assert await revisions(one) == [4]
@@ -232,7 +230,7 @@ async def test_a_loss_behind_a_skip_expires_the_cursor_wherever_the_log_begins()
             await one.next_events()
 
 
-async def test_a_loss_at_the_end_expires_the_cursor_before_it_moves_there() -> None:
+async def test_loss_at_the_end_expires_cursor_before_it_moves_there() -> None:
     bulk = Bulk(batch(4), Idle(4), Idle(7), penstock=telling(3))
     async with watch(bulk, after=3) as one:
         assert await revisions(one) == [4]
@@ -249,7 +247,7 @@ async def test_of_other_keys_many_may_be_lost() -> None:
         assert await revisions(one) == [50]
 
 
-async def test_a_bucket_put_back_from_a_backup_is_another_one() -> None:
+async def test_bucket_put_back_from_backup_is_another_one() -> None:
     bulk = Bulk(batch(4), penstock=telling(0))
     async with watch(bulk, after=3) as one:
         had = one.identity

@@ -26,7 +26,7 @@ def credentials_file(jwt: str) -> str:
     )
 
 
-def test_inline_credentials_come_first_then_the_file_then_the_url(tmp_path: Path) -> None:
+def test_inline_credentials_come_first_then_file_then_url(tmp_path: Path) -> None:
     path = tmp_path / "secret.creds"
     path.write_text(credentials_file("from.file"))
     inline = base64.b64encode(credentials_file("from.inline").encode()).decode()
@@ -53,7 +53,7 @@ def test_inline_credentials_that_are_none_are_refused_without_quoting_them() -> 
         assert text not in str(refusal.value)
 
 
-def test_a_bucket_is_a_stream_as_the_convention_has_it() -> None:
+def test_bucket_is_stream_as_convention_has_it() -> None:
     made = stream_config("b", BucketConfig(history=5, max_age=60, max_bytes=10, marker_ttl=2))
     assert made["name"] == "KV_b"
     assert made["subjects"] == ["$KV.b.>"]
@@ -73,5 +73,5 @@ def test_differences_leave_out_what_is_empty_on_both_sides() -> None:
     assert differences({"a": 0, "b": 1, "c": False}, {"b": 2, "d": 3}) == ["b"]
 
 
-def test_a_time_to_live_is_written_in_milliseconds() -> None:
+def test_time_to_live_is_written_in_milliseconds() -> None:
     assert duration(1.5) == "1500ms"

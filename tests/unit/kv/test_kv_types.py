@@ -17,19 +17,19 @@ from penstock.kv.kv_types import (
 )
 
 
-def test_a_revision_is_eight_bytes_in_the_order_of_the_network() -> None:
+def test_revision_is_eight_bytes_in_order_of_network() -> None:
     assert VersionToken.of(258).raw == b"\0\0\0\0\0\0\1\2"
     assert WatchCursor.of(258).revision == 258
 
 
 @pytest.mark.parametrize("raw", [b"", b"1234567", b"123456789"])
-def test_a_token_of_another_length_is_no_revision(raw: bytes) -> None:
+def test_token_of_another_length_is_no_revision(raw: bytes) -> None:
     assert VersionToken(raw).revision is None
     assert WatchCursor(raw).rank == 0
 
 
 @pytest.mark.parametrize("kind", [VersionToken, WatchCursor])
-def test_a_token_has_at_most_ten_bytes(kind: type[VersionToken] | type[WatchCursor]) -> None:
+def test_token_has_at_most_ten_bytes(kind: type[VersionToken] | type[WatchCursor]) -> None:
     assert kind(bytes(10)).raw == bytes(10)
     with pytest.raises(ValueError, match="at most 10 bytes"):
         kind(bytes(11))
@@ -45,7 +45,7 @@ def test_tokens_are_values_of_their_own_kind() -> None:
     assert VersionToken.of(1) != WatchCursor.of(1)
 
 
-def test_an_update_knows_its_version() -> None:
+def test_update_knows_its_version() -> None:
     assert KvUpdate(Op.PUT, "k", b"v", 5).version == VersionToken.of(5)
     assert KvUpdate(Op.DELETE, "k").version == VersionToken.UNKNOWN
     assert KvUpdate(Op.PUT, "k", token=b"0123456789").version.raw == b"0123456789"
@@ -69,12 +69,12 @@ def test_prefixes_are_reduced_to_those_that_do_not_overlap(
 
 
 @pytest.mark.parametrize("prefixes", [(), ("a",), ("a.", "b"), ("b.", "a."), ("a.", "a.b.")])
-def test_a_scope_that_no_watch_could_have_is_refused(prefixes: tuple[str, ...]) -> None:
+def test_scope_that_no_watch_could_have_is_refused(prefixes: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match="prefix"):
         Scope(prefixes)
 
 
-def test_a_scope_covers_what_lies_within_it() -> None:
+def test_scope_covers_what_lies_within_it() -> None:
     assert Scope.all().covers(Scope.of(["a.", "b."]))
     assert Scope.of(["a.", "b."]).covers(Scope.prefix("a.b."))
     assert not Scope.prefix("a.").covers(Scope.of(["a.b.", "b."]))
@@ -83,7 +83,7 @@ def test_a_scope_covers_what_lies_within_it() -> None:
     assert not Scope.prefix("a.").holds("ab")
 
 
-def test_an_error_says_where_and_what_to_do() -> None:
+def test_error_reports_where_and_what_to_do() -> None:
     error = CursorExpired("gone", first_seq=9, cursor=WatchCursor.of(3), bucket="b")
     assert isinstance(error, KvError)
     assert str(error) == "bucket b: gone (repair the fold, or read everything again)"
@@ -92,7 +92,7 @@ def test_an_error_says_where_and_what_to_do() -> None:
     assert mismatch.expected == VersionToken.of(4)
 
 
-def test_the_version_of_a_write_equals_the_version_alone() -> None:
+def test_version_of_write_equals_version_alone() -> None:
     version = WriteVersion.in_log(7, "KV_b@1")
     assert version == VersionToken.of(7)
     assert VersionToken.of(7) == version

@@ -24,7 +24,7 @@ def info(first: int, last: int, loss_floor: int | None = None) -> LogInfo:
     ("first", "last", "revision"),
     [(1, 9, 0), (1, 9, 9), (5, 9, 4), (5, 9, 6), (10, 9, 9), (0, 0, 0)],
 )
-def test_a_log_that_holds_the_next_record_can_be_resumed(
+def test_log_that_holds_the_next_record_can_be_resumed(
     first: int, last: int, revision: int
 ) -> None:
     check_resume(info(first, last), revision, identity=HERE, bucket="b")
@@ -32,13 +32,13 @@ def test_a_log_that_holds_the_next_record_can_be_resumed(
 
 
 @pytest.mark.parametrize(("first", "last", "revision"), [(2, 9, 0), (5, 9, 3), (10, 9, 8)])
-def test_a_log_that_begins_later_has_expired(first: int, last: int, revision: int) -> None:
+def test_log_that_begins_later_has_expired(first: int, last: int, revision: int) -> None:
     with pytest.raises(CursorExpired) as expired:
         check_resume(info(first, last), revision, identity=HERE, bucket="b")
     assert (expired.value.first_seq, expired.value.cursor.revision) == (first, revision)
 
 
-def test_a_cursor_beyond_the_end_or_of_another_log_is_a_reset() -> None:
+def test_cursor_beyond_the_end_or_of_another_log_is_reset() -> None:
     with pytest.raises(LogReset):
         check_resume(info(1, 9), 10, identity=HERE, bucket="b")
     with pytest.raises(LogReset) as reset:
@@ -46,14 +46,14 @@ def test_a_cursor_beyond_the_end_or_of_another_log_is_a_reset() -> None:
     assert (reset.value.old_identity, reset.value.new_identity) == ("KV_b@0", HERE)
 
 
-def test_a_server_that_tells_its_losses_is_believed() -> None:
+def test_server_that_reports_its_losses_is_believed() -> None:
     check_resume(info(8, 9, loss_floor=0), 2, identity=HERE, bucket="b")
     check_resume(info(3, 9, loss_floor=2), 2, identity=HERE, bucket="b")
     with pytest.raises(CursorExpired, match="lost 3"):
         check_resume(info(1, 9, loss_floor=3), 2, identity=HERE, bucket="b")
 
 
-def test_a_purge_beyond_the_cursor_is_seen_though_the_last_loss_was_before_it() -> None:
+def test_purge_beyond_cursor_is_seen_though_the_last_loss_was_before_it() -> None:
     # 3 to 7 were overwritten, 2 was not: whoever knows 2 must not keep it.
     with pytest.raises(CursorExpired, match="begins at 8"):
         check_resume(info(8, 9, loss_floor=2), 2, identity=HERE, bucket="b")
@@ -71,7 +71,7 @@ def test_a_purge_beyond_the_cursor_is_seen_though_the_last_loss_was_before_it() 
         ({"discard": "new", "max_bytes": 5}, False),
     ],
 )
-def test_a_bucket_drops_current_values_by_age_ttl_or_when_full(
+def test_bucket_drops_current_values_by_age_ttl_or_when_full(
     config: dict[str, object], evicts: bool
 ) -> None:
     told = log_info(StreamSummary("KV_b", 1, 3, 9, 7, {"max_msgs_per_subject": 1, **config}))
@@ -85,7 +85,7 @@ def described(penstock: dict[str, Any] | None) -> LogInfo:
     return log_info(StreamSummary("KV_b", 77, 4, 9, 6, {}, penstock=penstock))
 
 
-def test_incarnation_and_losses_are_read_from_the_servers_object() -> None:
+def test_incarnation_and_losses_are_read_from_servers_object() -> None:
     told = described({"incarnation": "ab", "loss_floor": 5, "of a later version": 1})
     assert (told.identity, told.loss_floor) == ("KV_b@77+ab", 5)
     silent = described(None)
@@ -96,7 +96,7 @@ def test_incarnation_and_losses_are_read_from_the_servers_object() -> None:
     "penstock",
     [{}, {"incarnation": "ab"}, {"loss_floor": 1}, {"incarnation": "ab", "loss_floor": -1}],
 )
-def test_an_incomplete_object_counts_as_none(penstock: dict[str, Any]) -> None:
+def test_incomplete_object_counts_as_none(penstock: dict[str, Any]) -> None:
     silent = described(penstock)
     assert (silent.identity, silent.loss_floor) == ("KV_b@77", None)
 
@@ -113,7 +113,7 @@ def test_an_incomplete_object_counts_as_none(penstock: dict[str, Any]) -> None:
         ("KV_b", "KV_b+c@1", False),
     ],
 )
-def test_a_cursor_of_before_incarnations_goes_by_name_and_time(
+def test_cursor_of_before_incarnations_goes_by_name_and_time(
     held: str, now: str, same: bool
 ) -> None:
     assert is_same_log(held, now) is same

@@ -26,7 +26,7 @@ def one(seq: int = 1, payload: bytes = b"payload") -> bytes:
     parts=st.tuples(st.binary(max_size=80), st.binary(max_size=80), st.binary(max_size=300)),
     deadline=st.integers(0, 2**63 - 1),
 )
-def test_a_message_comes_back_as_it_went_in(
+def test_message_comes_back_as_it_went_in(
     seq: int, ts: int, parts: tuple[bytes, bytes, bytes], deadline: int
 ) -> None:
     record = record_codec.encode_message(KEYS, seq, ts, *parts, deadline_ns=deadline)
@@ -69,7 +69,7 @@ def test_every_truncation_is_noticed() -> None:
 
 
 @pytest.mark.parametrize("other", [RecordKeys(8, 3), RecordKeys(7, 4)])
-def test_a_record_of_another_stream_or_block_is_not_taken(other: RecordKeys) -> None:
+def test_record_of_another_stream_or_block_is_not_taken(other: RecordKeys) -> None:
     assert all(entry[2] != "valid" for entry in record_codec.scan(other, one()))
 
 
@@ -96,17 +96,17 @@ def _header_seed(incarnation: int, block: int) -> int:
         (b"Nobody inspects the spammish repetition", 0, 0xFBCEA83C8A378BF1),
     ],
 )
-def test_the_checksum_is_the_published_one(data: bytes, seed: int, expected: int) -> None:
+def test_checksum_is_published_one(data: bytes, seed: int, expected: int) -> None:
     assert record_codec.checksum(data, seed) == expected
 
 
-def test_a_subject_too_long_for_its_field_is_refused() -> None:
+def test_subject_too_long_for_its_field_is_refused() -> None:
     with pytest.raises(ValueError, match="too long"):
         record_codec.encode_message(KEYS, 1, 1, b"x" * 65536, b"", b"")
 
 
 @given(seq=st.one_of(st.just(0), st.integers(SEQ_MAX + 1, 2**64 - 1)))
-def test_message_of_a_sequence_that_cannot_be_is_damage(seq: int) -> None:
+def test_message_of_sequence_that_cannot_be_is_damage(seq: int) -> None:
     data = one(1) + record_codec.encode_message(KEYS, seq, 5, b"foo", b"", b"") + one(2)
     valid = [entry[5] for entry in record_codec.scan(KEYS, data) if entry[2] == "valid"]
     assert valid == [1, 2]

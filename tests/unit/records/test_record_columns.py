@@ -59,7 +59,7 @@ def from_block(image: bytes, wanted: bytes, first: int, bytes_max: int = BYTES_M
 
 
 @given(messages, st.data())
-def test_columns_of_a_block_are_its_wanted_messages_that_hold(
+def test_columns_of_block_are_its_wanted_messages_that_hold(
     told: list[tuple[int, bytes, bytes, bytes]], data: st.DataObject
 ) -> None:
     image = b""
@@ -80,14 +80,14 @@ def test_columns_of_a_block_are_its_wanted_messages_that_hold(
         assert from_block(image, wanted, 5, bytes_max=1) == expected
 
 
-def test_a_message_outside_of_the_map_is_not_wanted() -> None:
+def test_message_outside_of_map_is_not_wanted() -> None:
     image = b"".join(encode_message(KEYS, seq, 1, b"s", b"", b"") for seq in (1, 2, 3, 4))
     assert [row[0] for row in from_block(image, b"\1\1", 2)] == [2, 3]
     assert from_block(image, b"", 2) == []
 
 
 @given(messages, st.integers(1, 50))
-def test_columns_of_an_archive_are_its_entries_however_it_is_cut(
+def test_columns_of_archive_are_its_entries_however_it_is_cut(
     told: list[tuple[int, bytes, bytes, bytes]], piece: int
 ) -> None:
     rows = [(seq, *one) for seq, one in enumerate(told, start=1)]
@@ -111,7 +111,7 @@ def test_columns_of_an_archive_are_its_entries_however_it_is_cut(
     assert found == rows
 
 
-def test_an_entry_longer_than_allowed_is_refused_before_it_is_there() -> None:
+def test_entry_longer_than_allowed_is_refused_before_it_is_there() -> None:
     entry = message_entry(1, 1, "s", b"", bytes(1001))
     with pytest.raises(ValueError, match="longer"):
         entry_columns(entry[:8], 0, rows_max=1, bytes_max=1, entry_bytes_max=1000)

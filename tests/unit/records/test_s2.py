@@ -40,14 +40,14 @@ def decoded(block: bytes) -> bytes | None:
 
 
 @given(st.one_of(st.binary(max_size=300), repetitive()))
-def test_what_was_encoded_comes_back(data: bytes) -> None:
+def test_encoded_values_round_trip(data: bytes) -> None:
     block = encode_block(data)
     assert decode_block(block, len(data)) == data
     assert model.decode_block(block) == data
 
 
 @given(st.lists(PIECES, max_size=12), st.integers(0, 300))
-def test_any_bytes_mean_what_the_format_says(pieces: list[bytes], size: int) -> None:
+def test_any_bytes_mean_what_format_reports(pieces: list[bytes], size: int) -> None:
     body = b"".join(pieces)
     head = bytes((size & 127 | 128, size >> 7)) if size > 127 else bytes((size,))
     for block in (head + body, body):
@@ -57,9 +57,7 @@ def test_any_bytes_mean_what_the_format_says(pieces: list[bytes], size: int) -> 
 
 
 @given(repetitive().filter(bool), st.data())
-def test_a_damaged_block_is_refused_or_read_as_the_format_says(
-    data: bytes, draw: st.DataObject
-) -> None:
+def test_damaged_block_is_refused_or_read_as_in_format(data: bytes, draw: st.DataObject) -> None:
     block = bytearray(encode_block(data))
     at = draw.draw(st.integers(0, len(block) - 1))
     block[at] ^= draw.draw(st.integers(1, 255))
@@ -69,11 +67,11 @@ def test_a_damaged_block_is_refused_or_read_as_the_format_says(
 
 
 @pytest.mark.parametrize("block", REPEATED)
-def test_blocks_of_the_reference_are_read(block: str) -> None:
+def test_blocks_of_reference_are_read(block: str) -> None:
     assert decode_block(bytes.fromhex(block), SIZE_MAX) == REPEATED[block]
 
 
-def test_a_block_cannot_hold_more_than_the_reader_allows() -> None:
+def test_block_cannot_hold_more_than_reader_allows() -> None:
     block = encode_block(b"x" * 1000)
     assert decode_block(block, 1000) == b"x" * 1000
     with pytest.raises(ValueError, match="not allowed"):
@@ -82,14 +80,14 @@ def test_a_block_cannot_hold_more_than_the_reader_allows() -> None:
         encode_block(bytes(ENCODED_BYTES_MAX + 1))
 
 
-def test_what_repeats_takes_little_room_and_noise_hardly_more_than_it_has() -> None:
+def test_repetitive_data_compresses_and_noise_hardly_grows() -> None:
     assert len(encode_block(b'{"id":1,"name":"x"}' * 3000)) < 4000
     noise = bytes((n * n * 31 + n * 7) % 251 for n in range(50_000))
     assert len(encode_block(noise)) < 51_000
 
 
 @pytest.mark.parametrize("quick", [True, False], ids=["by the processor", "by tables"])
-def test_the_checksum_is_castagnolis(quick: bool) -> None:
+def test_checksum_is_castagnolis(quick: bool) -> None:
     set_quick(quick)
     try:
         check_checksums()

@@ -45,7 +45,7 @@ def test_any_pieces_give_the_same_bytes(cuts: list[int]) -> None:
         assert read(written(data), cuts) == data
 
 
-def test_what_is_added_in_pieces_is_one_stream() -> None:
+def test_pieces_form_one_stream() -> None:
     deflater = Deflater()
     stream = b"".join(deflater.add(TEXT[at : at + 999]) for at in range(0, len(TEXT), 999))
     assert read(stream + deflater.finish()) == TEXT
@@ -56,7 +56,7 @@ def test_text_is_compressed_and_noise_is_not_made_larger() -> None:
     assert len(written(NOISE)) < len(NOISE) + 50
 
 
-def test_a_flipped_bit_is_seen_or_harmless() -> None:
+def test_flipped_bit_is_seen_or_harmless() -> None:
     stream = written(TEXT[:3000])
     for at in range(len(stream)):
         damaged = bytearray(stream)
@@ -73,7 +73,7 @@ def test_a_flipped_bit_is_seen_or_harmless() -> None:
         assert found or not inflater.is_between_frames or at >= len(START)
 
 
-def test_a_stream_that_is_cut_off_does_not_look_whole() -> None:
+def test_stream_that_is_cut_off_does_not_look_whole() -> None:
     stream = written(TEXT[:3000])
     for stop in range(len(START) + 1, len(stream)):
         inflater = S2Inflater()
@@ -92,7 +92,7 @@ def test_frames_that_may_be_passed_over_are() -> None:
     assert read(START + extras + rest + extras, list(range(0, 6000, 7))) == TEXT
 
 
-def test_a_stream_may_begin_anew_and_as_snappy() -> None:
+def test_stream_may_begin_again_and_as_snappy() -> None:
     snappy = frame(0xFF, b"sNaPpY") + written(b"b" * 100)[len(START) :]
     assert read(written(b"a" * 100) + snappy) == b"a" * 100 + b"b" * 100
 
@@ -110,7 +110,7 @@ def test_a_stream_may_begin_anew_and_as_snappy() -> None:
         START + frame(0x01, masked_sum(bytes(BLOCK_BYTES_MAX + 1)) + bytes(BLOCK_BYTES_MAX + 1)),
     ],
 )
-def test_what_is_no_stream_is_refused(stream: bytes) -> None:
+def test_invalid_stream_is_refused(stream: bytes) -> None:
     inflater = S2Inflater()
     inflater.feed(stream)
     with pytest.raises(InvalidStream):

@@ -10,7 +10,7 @@ from penstock.records.varint import put_uvarint, read_uvarint
 
 
 @given(st.integers(0, 2**64 - 1), st.binary(max_size=4), st.binary(max_size=4))
-def test_a_number_is_read_back_between_other_bytes(value: int, before: bytes, after: bytes) -> None:
+def test_number_is_read_back_between_other_bytes(value: int, before: bytes, after: bytes) -> None:
     out = bytearray(before)
     put_uvarint(out, value)
     assert len(out) - len(before) == max(1, -(-value.bit_length() // 7))
@@ -18,7 +18,7 @@ def test_a_number_is_read_back_between_other_bytes(value: int, before: bytes, af
 
 
 @given(st.binary(max_size=12))
-def test_bytes_are_refused_or_are_the_only_spelling(data: bytes) -> None:
+def test_bytes_are_refused_or_are_only_spelling(data: bytes) -> None:
     try:
         value, end = read_uvarint(data, 0)
     except ValueError:

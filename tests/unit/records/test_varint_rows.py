@@ -13,7 +13,7 @@ ROWS = st.lists(st.integers(0, 2**64 - 1), max_size=8)
 
 
 @given(ROWS, st.binary(max_size=3), st.binary(max_size=3))
-def test_what_was_packed_comes_back(row: list[int], before: bytes, behind: bytes) -> None:
+def test_packed_messages_round_trip(row: list[int], before: bytes, behind: bytes) -> None:
     data = pack(*row)
     found = unpack(before + data + behind, len(before), len(row))
     assert found == (row, len(before) + len(data))
@@ -28,12 +28,12 @@ def test_every_number_has_its_shortest_spelling(row: list[int]) -> None:
 
 
 @given(ROWS.filter(bool))
-def test_a_row_that_is_cut_off_may_still_come(row: list[int]) -> None:
+def test_row_that_is_cut_off_may_still_come(row: list[int]) -> None:
     data = pack(*row)
     assert all(unpack(data[:stop], 0, len(row)) is None for stop in range(len(data)))
 
 
-def test_a_number_of_more_than_64_bits_is_refused() -> None:
+def test_number_of_more_than_64_bits_is_refused() -> None:
     assert unpack(b"\xff" * 9 + b"\x01", 0, 1) == ([2**64 - 1], 10)
     for bad in (b"\xff" * 9 + b"\x02", b"\xff" * 10, b"\x80" * 10):
         with pytest.raises(ValueError, match="64 bits"):
@@ -43,7 +43,7 @@ def test_a_number_of_more_than_64_bits_is_refused() -> None:
             pack(number)
 
 
-def test_there_is_nothing_outside_the_bytes() -> None:
+def test_there_is_nothing_outside_bytes() -> None:
     assert unpack(b"abc", 3, 1) is None
     assert unpack(b"abc", 99, 1) is None
     with pytest.raises(ValueError, match="below 0"):

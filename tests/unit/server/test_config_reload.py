@@ -39,7 +39,7 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-async def test_a_password_that_was_proved_is_not_compared_again(
+async def test_password_that_was_proved_is_not_compared_again(
     tmp_path: Path, compared: list[str]
 ) -> None:
     file = tmp_path / "server.conf"
@@ -58,7 +58,7 @@ async def test_a_password_that_was_proved_is_not_compared_again(
         await client.close()
 
 
-async def test_a_negative_limit_lets_in_as_many_as_come(tmp_path: Path) -> None:
+async def test_negative_limit_lets_in_as_many_as_come(tmp_path: Path) -> None:
     file = tmp_path / "server.conf"
     listening = 'listen: "127.0.0.1:-1"\n'
     file.write_text(f"{listening}max_connections: -1\n")
@@ -71,7 +71,7 @@ async def test_a_negative_limit_lets_in_as_many_as_come(tmp_path: Path) -> None:
             await client.close()
 
 
-async def test_many_clients_are_judged_in_slices(
+async def test_many_clients_are_checked_in_slices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each slice is one client here; the clients of the removed user are all closed in the end."""

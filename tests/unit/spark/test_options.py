@@ -25,7 +25,7 @@ def test_names_are_read_in_any_case() -> None:
     assert (found.url, found.stream, found.max_offsets_per_trigger) == ("nats://a", "S", 5)
 
 
-def test_a_path_names_the_stream() -> None:
+def test_path_names_stream() -> None:
     assert parse(ReadOptions, {**URL, "path": "S"}, path="stream").stream == "S"
     with pytest.raises(OptionError, match="unknown option path"):
         parse(ReadOptions, {**URL, "path": "S"})
@@ -42,17 +42,17 @@ def test_a_path_names_the_stream() -> None:
         ({"readMode": "best"}, "option readMode: invalid enum value"),
     ],
 )
-def test_a_wrong_option_is_told_by_name(given: dict[str, str], told: str) -> None:
+def test_wrong_option_is_reported_by_name(given: dict[str, str], told: str) -> None:
     with pytest.raises(OptionError, match=told):
         parse(ReadOptions, {**URL, "stream": "S", **given})
 
 
-def test_what_is_missing_is_told() -> None:
+def test_missing_fields_are_reported() -> None:
     with pytest.raises(OptionError, match="option url, stream is missing"):
         parse(ReadOptions, {})
 
 
-def test_what_spark_adds_is_passed_over() -> None:
+def test_options_added_by_spark_are_ignored() -> None:
     assert parse(ConnectionOptions, {**URL, "checkpointLocation": "/tmp/x"}).url == URL["url"]
 
 
@@ -79,19 +79,19 @@ def test_contradictions_are_refused(given: dict[str, str], told: str) -> None:
         check_connection(parse(ConnectionOptions, {**URL, **given}))
 
 
-def test_names_of_kafkas_options_are_told_ours() -> None:
+def test_kafka_option_names_are_mapped_to_ours() -> None:
     for name, ours in (("startingOffsets", "startingSeq"), ("kafka.bootstrap.servers", "url")):
         with pytest.raises(OptionError, match=f"unknown option {name}: .* is {ours} here"):
             parse(ReadOptions, {"url": "nats://a", "stream": "S", name: "x"})
 
 
-def test_every_name_of_kafkas_leads_to_an_option_that_exists() -> None:
+def test_every_name_of_kafkas_leads_to_option_that_exists() -> None:
     known = {field.encode_name for field in msgspec.structs.fields(ReadOptions)}
     for hint in KAFKA_NAMES.values():
         assert known & set(re.findall(r"[A-Za-z]+", hint)), hint
 
 
-def test_what_a_table_of_a_catalog_adds_is_passed_over() -> None:
+def test_options_added_by_catalog_table_are_ignored() -> None:
     given = {"url": "nats://a", "option.stream": "S", "option.url": "nats://b", "path": "file:/t"}
     found = parse(ReadOptions, given, path="stream")
     assert (found.url, found.stream) == ("nats://a", "S")

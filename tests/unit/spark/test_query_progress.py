@@ -16,7 +16,7 @@ def text(**seqs: int) -> str:
     )
 
 
-def test_each_stream_has_a_lag() -> None:
+def test_each_stream_has_lag() -> None:
     found = lags_of("q", 7, text(A=5, B=9), text(A=8, B=9))
     assert [(one.stream, one.behind, one.batch_id) for one in found] == [("A", 3, 7), ("B", 0, 7)]
 
@@ -27,7 +27,7 @@ def test_other_sources_have_none() -> None:
         assert lags_of("q", 0, text(A=1), end) == []
 
 
-def test_seconds_are_what_the_source_found_out() -> None:
+def test_seconds_are_what_source_found_out() -> None:
     latest = json.loads(text(A=8, B=9)) | {"lag": {"A": {"messages": 3, "seconds": 1.5}}}
     found = lags_of("q", 7, text(A=5, B=9), json.dumps(latest))
     assert [one.seconds for one in found] == [1.5, None]

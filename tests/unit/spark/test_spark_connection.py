@@ -28,7 +28,7 @@ def options(**given: str) -> ConnectionOptions:
     return ConnectionOptions(url="nats://one:1,nats://two:2", **given)  # type: ignore[arg-type]
 
 
-def test_every_way_to_say_who_we_are(tmp_path: Path) -> None:
+def test_every_way_to_log_in_works(tmp_path: Path) -> None:
     (tmp_path / "creds").write_text(CREDS)
     (tmp_path / "seed").write_text(f"{USER_SEED}\n")
     for given in (
@@ -52,7 +52,7 @@ def test_every_way_to_say_who_we_are(tmp_path: Path) -> None:
         ({"tls_ca": "/nowhere"}, "option tlsCa, tlsCert, tlsKey: No such file"),
     ],
 )
-def test_what_is_wrong_is_told_without_its_value(given: dict[str, str], told: str) -> None:
+def test_fault_is_reported_without_value(given: dict[str, str], told: str) -> None:
     with pytest.raises(OptionError, match=told) as failure:
         dialling(options(**given))
     assert "hush" not in str(failure.value)
@@ -63,7 +63,7 @@ def test_tls_only_where_it_is_asked_for() -> None:
     assert tls_context(ConnectionOptions(url="nats://a", tls=True)) is not None
 
 
-def test_a_reader_knows_servers_prefixes_and_patience() -> None:
+def test_reader_knows_servers_prefixes_and_patience() -> None:
     reader = bulk_reader(options(api_prefix="JS.there.API"), consumer_prefix="mine-")
     assert [address.port for address in reader.dialling.addresses] == [1, 2]
     assert reader.api_prefix == "JS.there.API"

@@ -17,7 +17,7 @@ subjects = st.lists(st.sampled_from(["a", "b", "a+b", "$x", "aa"]), min_size=1, 
 
 @pytest.mark.parametrize("token", [TOKEN, LITERAL_TOKEN])
 @given(pattern=st.lists(tokens, min_size=1, max_size=4), subject=subjects)
-def test_regex_matches_what_the_server_matches(
+def test_regex_matches_what_server_matches(
     token: str, pattern: list[str], subject: list[str]
 ) -> None:
     if ">" in pattern[:-1]:

@@ -28,7 +28,7 @@ def of_table(options: dict[str, str]) -> dict[str, str]:
         ({"nkeySeed": "hunter2"}, "nkeySeed"),
     ],
 )
-def test_a_table_with_a_secret_is_refused(secret: dict[str, str], told: str) -> None:
+def test_table_with_secret_is_refused(secret: dict[str, str], told: str) -> None:
     options = PLAIN | secret
     with pytest.raises(OptionError, match=f"CREATE TABLE with {told}: .*credsFile") as caught:
         check_secrets(of_table(options), ReadOptions)
@@ -38,7 +38,7 @@ def test_a_table_with_a_secret_is_refused(secret: dict[str, str], told: str) -> 
     check_secrets(options, ReadOptions)  # of a DataFrame
 
 
-def test_a_table_without_secrets_keeps_its_options() -> None:
+def test_table_without_secrets_keeps_its_options() -> None:
     check_secrets(of_table(PLAIN), ReadOptions)
     schema = with_options(message_schema(headers=False), of_table(PLAIN))
     assert with_remembered({"STREAM": "T"}, schema) == {

@@ -70,7 +70,7 @@ def standing_in(store: FileStore, device: str) -> Iterator[None]:
         os.close(kept)
 
 
-def test_it_writes_the_bytes_the_ordinary_way_would_write(tmp_path: Path) -> None:
+def test_it_writes_bytes_ordinary_way_would_write(tmp_path: Path) -> None:
     ordinary, short = begun(tmp_path / "ordinary"), begun(tmp_path / "short")
     for n in (1, 3, 1, 200, 2):
         for store in (ordinary, short):
@@ -85,14 +85,14 @@ def test_it_writes_the_bytes_the_ordinary_way_would_write(tmp_path: Path) -> Non
     assert contents(tmp_path / "short") == contents(tmp_path / "ordinary")
 
 
-def test_it_is_not_open_before_there_is_a_file(tmp_path: Path) -> None:
+def test_it_is_not_open_before_there_is_file(tmp_path: Path) -> None:
     store = opened(tmp_path / "s")
     put(store)
     assert not store.appender.commit()
     assert store.durable_seq == 0
 
 
-def test_it_is_closed_while_a_commit_is_out(tmp_path: Path) -> None:
+def test_it_is_closed_while_commit_is_out(tmp_path: Path) -> None:
     store = begun(tmp_path / "s")
     put(store)
     work = store.pending_sync()
@@ -116,7 +116,7 @@ def test_it_leaves_to_others_what_is_more_than_appending(tmp_path: Path) -> None
     assert store.appender.commit()
 
 
-def test_a_file_without_descriptor_is_left_to_others(tmp_path: Path) -> None:
+def test_file_without_descriptor_is_left_to_others(tmp_path: Path) -> None:
     store = begun(tmp_path / "s")
     [block] = store._files.open.values()
     fd = store._disk.descriptors.acquire(block.file)  # type: ignore[union-attr]
@@ -130,7 +130,7 @@ def test_a_file_without_descriptor_is_left_to_others(tmp_path: Path) -> None:
     assert store.durable_seq == 3
 
 
-def test_what_it_could_not_write_is_written_by_others(tmp_path: Path) -> None:
+def test_rows_it_could_not_write_are_written_by_others(tmp_path: Path) -> None:
     store = begun(tmp_path / "s")
     put(store)
     with standing_in(store, "/dev/full"):
@@ -142,7 +142,7 @@ def test_what_it_could_not_write_is_written_by_others(tmp_path: Path) -> None:
     assert opened(tmp_path / "s").last_seq == 2
 
 
-def test_a_sync_that_failed_is_final(tmp_path: Path) -> None:
+def test_sync_that_failed_is_final(tmp_path: Path) -> None:
     store = begun(tmp_path / "s")
     put(store)
     with standing_in(store, "/dev/null"):  # which takes everything, and cannot be synced
@@ -158,7 +158,7 @@ def test_a_sync_that_failed_is_final(tmp_path: Path) -> None:
     assert not store.appender.commit()
 
 
-def test_in_a_lazy_store_it_writes_and_the_next_sync_makes_it_durable(tmp_path: Path) -> None:
+def test_in_lazy_store_it_writes_and_the_next_sync_makes_it_durable(tmp_path: Path) -> None:
     store = begun(tmp_path / "s", sync_always=False)
     before = store.durable_seq
     put(store, 5)
@@ -171,7 +171,7 @@ def test_in_a_lazy_store_it_writes_and_the_next_sync_makes_it_durable(tmp_path: 
     assert store.durable_seq == store.last_seq
 
 
-def test_a_lazy_store_syncs_the_ordinary_way_before_it_shows_what_is_not_reserved(
+def test_lazy_store_syncs_ordinary_way_before_it_shows_what_is_not_reserved(
     tmp_path: Path,
 ) -> None:
     store = begun(tmp_path / "s", sync_always=False)
@@ -209,7 +209,7 @@ def check_whole(store: FileStore, sizes: list[int]) -> None:
         assert found.payload == bytes([seq % 251]) * size  # type: ignore[union-attr]
 
 
-def test_much_is_written_as_whole_pages_with_zeros_behind_it(tmp_path: Path) -> None:
+def test_large_writes_are_whole_pages_padded_with_zeros(tmp_path: Path) -> None:
     store = grown(tmp_path / "s")
     put_sized(store, 300_001)
     assert store.appender.commit()
@@ -228,7 +228,7 @@ def test_much_is_written_as_whole_pages_with_zeros_behind_it(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_much_and_little_in_any_order_are_found_as_the_ordinary_way_writes_them(
+def test_much_and_little_in_any_order_are_found_as_ordinary_way_writes_them(
     tmp_path: Path, seed: int
 ) -> None:
     chance = random.Random(seed)
@@ -257,7 +257,7 @@ def test_much_and_little_in_any_order_are_found_as_the_ordinary_way_writes_them(
     check_whole(opened(places[1], **options), sizes)
 
 
-def test_where_pages_cannot_be_written_directly_they_are_copied(tmp_path: Path) -> None:
+def test_pages_are_copied_without_direct_io(tmp_path: Path) -> None:
     store = grown(tmp_path / "s")
     put_sized(store, 300_000)
     with standing_in(store, "/dev/full"):  # it refuses O_DIRECT, and then the write

@@ -24,7 +24,7 @@ def full_block() -> tuple[FileStore, SyncWork, SimDisk]:
     return store, work, disk
 
 
-def test_sync_builds_the_footer_of_a_full_block() -> None:
+def test_sync_builds_footer_of_full_block() -> None:
     store, work, disk = full_block()
     [footer] = work.footers
     assert footer.data == b"", "reading a whole block takes too long for the owner's thread"

@@ -59,7 +59,7 @@ def test_space_of_removed_messages_comes_back() -> None:
     assert again.recovery.damaged == again.recovery.torn == ()
 
 
-def test_every_gap_is_explained_without_the_footer_too() -> None:
+def test_every_gap_is_explained_without_footer_too() -> None:
     disk = SimDisk()
     store = half_dead(disk)
     compact(store)
@@ -74,7 +74,7 @@ def test_every_gap_is_explained_without_the_footer_too() -> None:
     assert again.recovery.damaged == again.recovery.torn == ()
 
 
-def test_what_happens_meanwhile_is_kept() -> None:
+def test_concurrent_changes_are_kept() -> None:
     disk = SimDisk()
     store = half_dead(disk)
     work = store.pending_compaction()
@@ -97,7 +97,7 @@ def test_what_happens_meanwhile_is_kept() -> None:
 
 
 @pytest.mark.parametrize("when", ["made", "run", "compacted", "syncing"])
-def test_an_erasure_meanwhile_is_not_undone(when: str) -> None:
+def test_erasure_meanwhile_is_not_undone(when: str) -> None:
     disk = SimDisk()
     store = half_dead(disk)
     work = store.pending_compaction()
@@ -122,7 +122,7 @@ def test_an_erasure_meanwhile_is_not_undone(when: str) -> None:
     assert [name for name in disk.files() if name.endswith(".new")] == []
 
 
-def test_a_sync_that_erases_does_not_meet_a_rewriting_of_the_same_block(
+def test_sync_that_erases_does_not_meet_rewriting_of_the_same_block(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     disk = SimDisk()
@@ -151,7 +151,7 @@ def test_a_sync_that_erases_does_not_meet_a_rewriting_of_the_same_block(
     assert set(disk.files()) - set(files(disk)) <= {"keys", "end"}
 
 
-def test_a_truncation_meanwhile_wins() -> None:
+def test_truncation_meanwhile_wins() -> None:
     disk = SimDisk()
     store = half_dead(disk)
     work = store.pending_compaction()
@@ -164,7 +164,7 @@ def test_a_truncation_meanwhile_wins() -> None:
     assert contents(opened(disk.crash(Lose()))) == {1: payload(1)}
 
 
-def test_a_rewriting_that_fails_costs_nothing() -> None:
+def test_rewriting_that_fails_costs_nothing() -> None:
     disk = SimDisk()
     store = half_dead(disk)
     held = contents(store)
@@ -181,7 +181,7 @@ def test_a_rewriting_that_fails_costs_nothing() -> None:
     assert [name for name in disk.files() if name.endswith(".new")] == []
 
 
-def test_a_damaged_block_is_left_as_it_is() -> None:
+def test_damaged_block_is_left_as_it_is() -> None:
     disk = SimDisk()
     half_dead(disk).close()
     at = files(disk)["1.blk"].index(payload(3))
@@ -230,7 +230,7 @@ def live(disk: RecordingDisk, seed: int, options: dict[str, object]) -> set[int]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_cut_during_a_compaction_loses_or_brings_back_a_message(kind: str) -> None:
+def test_no_cut_during_compaction_loses_or_brings_back_message(kind: str) -> None:
     for seed in range(2):
         disk = RecordingDisk(SimDisk())
         removed = live(disk, seed, KINDS[kind])
@@ -252,7 +252,7 @@ def check_cuts(
         assert store.recovery.damaged == (), image.description
 
 
-def test_a_new_file_that_is_not_synced_before_it_is_in_place_is_caught(
+def test_new_file_that_is_not_synced_before_it_is_in_place_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The check can fail: a rename may reach the disk before what the file holds."""
@@ -264,7 +264,7 @@ def test_a_new_file_that_is_not_synced_before_it_is_in_place_is_caught(
 
     monkeypatch.setattr(RewriteWork, "_put", unsynced)
     with pytest.raises(AssertionError):
-        test_no_cut_during_a_compaction_loses_or_brings_back_a_message("plain")
+        test_no_cut_during_compaction_loses_or_brings_back_message("plain")
 
 
 def test_whole_blocks_are_left_alone() -> None:

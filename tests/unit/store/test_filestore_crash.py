@@ -63,7 +63,7 @@ def live(disk: RecordingDisk, seed: int, steps: int = 120) -> set[int]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_what_was_synced_survives_any_cut(seed: int) -> None:
+def test_synced_bytes_survive_any_power_cut(seed: int) -> None:
     disk = RecordingDisk(SimDisk())
     removed = live(disk, seed)
     tried = 0
@@ -85,8 +85,8 @@ def test_what_was_synced_survives_any_cut(seed: int) -> None:
     assert tried > STATES // 2
 
 
-def test_a_store_that_does_not_sync_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_store_that_does_not_sync_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The check can fail: the same run without syncing loses what it called durable."""
     monkeypatch.setattr(RecordingDisk, "fdatasync", lambda _disk, _file: None)
     with pytest.raises(AssertionError):
-        test_what_was_synced_survives_any_cut(0)
+        test_synced_bytes_survive_any_power_cut(0)

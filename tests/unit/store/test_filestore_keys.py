@@ -79,7 +79,7 @@ def test_neither_payloads_nor_subjects_are_readable_in_any_file() -> None:
 
 
 @pytest.mark.parametrize("key", [OTHER, None])
-def test_a_wrong_key_or_none_is_told_and_changes_nothing(key: ServerKey | None) -> None:
+def test_wrong_key_or_none_is_reported_and_changes_nothing(key: ServerKey | None) -> None:
     disk = encrypted()
     before = files(disk, "")
     with pytest.raises(StoreError, match="key"):
@@ -88,7 +88,7 @@ def test_a_wrong_key_or_none_is_told_and_changes_nothing(key: ServerKey | None) 
     assert contents(opened(disk, key=KEY)) == EXPECTED
 
 
-def test_a_former_key_opens_and_the_new_one_from_then_on() -> None:
+def test_former_key_opens_and_new_one_from_then_on() -> None:
     disk = encrypted()
     blocks = files(disk)
     opened(disk, key=OTHER, former_keys=(KEY,)).close()
@@ -115,7 +115,7 @@ def add_key(disk: SimDisk, noise: Fresh) -> None:
     slots.close()
 
 
-def test_a_new_data_key_takes_over_block_by_block() -> None:
+def test_new_data_key_takes_over_block_by_block() -> None:
     disk = encrypted()
     noise = Fresh()
     add_key(disk, noise)
@@ -128,7 +128,7 @@ def test_a_new_data_key_takes_over_block_by_block() -> None:
     assert len(contents(opened(disk, key=KEY))) == N + 5
 
 
-def test_a_plain_store_becomes_encrypted_and_compressed() -> None:
+def test_plain_store_becomes_encrypted_and_compressed() -> None:
     disk = SimDisk()
     store = opened(disk)
     fill(store, N)
@@ -160,7 +160,7 @@ def test_compression_makes_sealed_blocks_smaller() -> None:
     assert sizes[BlockCompression.ZSTD] * 2 < sizes[BlockCompression.NONE]
 
 
-def test_an_encrypted_block_goes_on_after_a_power_cut() -> None:
+def test_encrypted_block_continues_after_power_cut() -> None:
     disk = SimDisk()
     store = opened(disk, key=KEY, noise=Fresh())
     fill(store, 3)
@@ -177,7 +177,7 @@ def test_an_encrypted_block_goes_on_after_a_power_cut() -> None:
         assert not again.recovery.damaged
 
 
-def test_damage_in_an_encrypted_block_is_damage_and_not_a_wrong_key() -> None:
+def test_damage_in_encrypted_block_is_damage_and_not_wrong_key() -> None:
     disk = encrypted()
     flip_bit(disk, "1.blk", 300 * 8)
     store = opened(disk, key=KEY)
@@ -187,7 +187,7 @@ def test_damage_in_an_encrypted_block_is_damage_and_not_a_wrong_key() -> None:
     assert told == EXPECTED.keys() - found.keys()
 
 
-def test_an_erased_message_leaves_the_disk_whatever_its_block_is_stored_as() -> None:
+def test_erased_message_leaves_disk_whatever_its_block_is_stored_as() -> None:
     for options in ({"key": KEY}, {"compression": BlockCompression.ZSTD}, {}):
         for sealed in (False, True):
             disk = SimDisk()

@@ -29,7 +29,7 @@ def write(store: FileStore) -> None:
         store.synced(work)
 
 
-def test_what_is_appended_is_seen_at_once_and_durable_with_the_sync() -> None:
+def test_appended_messages_are_visible_at_once_and_durable_after_sync() -> None:
     store = lazy(SimDisk())
     fill(store, 3)
     assert (store.visible_seq, store.durable_seq) == (3, 0)
@@ -39,7 +39,7 @@ def test_what_is_appended_is_seen_at_once_and_durable_with_the_sync() -> None:
     assert store.durable_seq == 3
 
 
-def test_a_sync_is_wanted_when_reserved_sequences_run_short() -> None:
+def test_sync_is_wanted_when_reserved_sequences_run_short() -> None:
     store = lazy(SimDisk())
     store.skip(1, RESERVE_MIN // 2, 1)
     assert not store.sync_wanted
@@ -53,7 +53,7 @@ def test_a_sync_is_wanted_when_reserved_sequences_run_short() -> None:
     assert store.visible_seq == RESERVE_MIN + 1
 
 
-def test_who_uses_many_sequences_gets_many_reserved_but_not_without_bound() -> None:
+def test_heavy_use_reserves_many_sequences_up_to_bound() -> None:
     store = lazy(SimDisk())
     store.skip(1, 10 * RESERVE_MAX, 1)
     sync(store)
@@ -62,7 +62,7 @@ def test_who_uses_many_sequences_gets_many_reserved_but_not_without_bound() -> N
     assert store.visible_seq == before + RESERVE_MAX
 
 
-def test_a_power_cut_leaves_a_gap_where_messages_may_have_been_seen() -> None:
+def test_power_cut_leaves_gap_where_messages_may_have_been_seen() -> None:
     disk = SimDisk()
     store = lazy(disk)
     fill(store, 5)
@@ -78,7 +78,7 @@ def test_a_power_cut_leaves_a_gap_where_messages_may_have_been_seen() -> None:
     assert sorted(contents(again)) == [1, 2, 3, 4, 5, last + 1]
 
 
-def test_a_killed_process_loses_nothing_that_was_written() -> None:
+def test_killed_process_loses_nothing_that_was_written() -> None:
     disk = SimDisk()
     store = lazy(disk)
     fill(store, 5)
@@ -89,7 +89,7 @@ def test_a_killed_process_loses_nothing_that_was_written() -> None:
     assert sorted(contents(again)) == [1, 2, 3, 4, 5]
 
 
-def test_a_sync_covers_what_was_only_written_before() -> None:
+def test_sync_covers_what_was_only_written_before() -> None:
     disk = SimDisk()
     store = lazy(disk)
     fill(store, 30)
@@ -110,7 +110,7 @@ def test_closing_gives_reserved_sequences_back() -> None:
     assert fill(again, 1) == [6]
 
 
-def test_a_store_that_is_no_longer_lazy_keeps_the_gap() -> None:
+def test_store_that_is_no_longer_lazy_keeps_gap() -> None:
     disk = SimDisk()
     store = lazy(disk)
     fill(store, 5)
@@ -137,7 +137,7 @@ def live(disk: RecordingDisk, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_no_cut_gives_a_sequence_out_again_that_was_seen(seed: int) -> None:
+def test_no_cut_gives_sequence_out_again_that_was_seen(seed: int) -> None:
     disk = RecordingDisk(SimDisk())
     live(disk, seed)
     for image in crash_states(disk, seed=seed, images_max=STATES):
@@ -147,8 +147,8 @@ def test_no_cut_gives_a_sequence_out_again_that_was_seen(seed: int) -> None:
         assert again.recovery.damaged == (), image.description
 
 
-def test_a_store_that_reserves_nothing_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_store_that_reserves_nothing_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The check can fail: seen sequences come again without reservations on disk."""
     monkeypatch.setattr(FileStore, "_note_reserved", lambda store: store._log.last_seq + 4096)
     with pytest.raises(AssertionError):
-        test_no_cut_gives_a_sequence_out_again_that_was_seen(0)
+        test_no_cut_gives_sequence_out_again_that_was_seen(0)

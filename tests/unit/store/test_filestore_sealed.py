@@ -41,7 +41,7 @@ def settled(n: int = N, **options: object) -> SimDisk:
     return disk
 
 
-def test_only_the_newest_block_is_scanned_after_a_crash_or_a_close() -> None:
+def test_only_the_newest_block_is_scanned_after_crash_or_close() -> None:
     disk = SimDisk()
     store = opened(disk)
     fill(store, N)
@@ -68,13 +68,13 @@ def test_opening_reads_far_less_than_there_is() -> None:
     assert CountingDisk.read_bytes * 8 < stored
 
 
-def test_sealed_blocks_are_cold_when_a_store_is_opened_and_come_when_asked_for() -> None:
+def test_sealed_blocks_are_cold_when_store_is_opened_and_come_when_asked_for() -> None:
     store = opened(settled())
     assert isinstance(store.load(1), Cold)
     assert warmed(store, lambda: store.load(1)).payload == payload(1)
 
 
-def test_images_beyond_the_bound_leave_memory() -> None:
+def test_images_beyond_bound_leave_memory() -> None:
     store = opened(SimDisk(), warm_bytes_max=150_000)
     fill(store, N)
     sync(store)
@@ -83,7 +83,7 @@ def test_images_beyond_the_bound_leave_memory() -> None:
     assert contents(store) == {seq: payload(seq) for seq in range(1, N + 1)}
 
 
-def test_a_footer_that_does_not_hold_costs_a_scan_and_nothing_else() -> None:
+def test_footer_that_does_not_hold_costs_scan_and_nothing_else() -> None:
     disk = settled()
     data = files(disk)["2.blk"]
     trailer = unpack_trailer(data[-TRAILER_BYTES:], Binding(INCARNATION, 2), len(data))
@@ -98,7 +98,7 @@ def test_a_footer_that_does_not_hold_costs_a_scan_and_nothing_else() -> None:
         assert store.recovery.damaged == ()
 
 
-def test_a_footer_is_written_again_after_a_scan() -> None:
+def test_footer_is_written_again_after_scan() -> None:
     disk = settled()
     flip_bit(disk, "2.blk", (len(files(disk)["2.blk"]) - 20) * 8)
     store = opened(disk)
@@ -107,7 +107,7 @@ def test_a_footer_is_written_again_after_a_scan() -> None:
     assert opened(disk.crash(Lose())).recovery.scanned == 1
 
 
-def test_a_damaged_record_of_a_cold_block_is_told_when_it_is_read_and_from_then_on() -> None:
+def test_damaged_record_of_cold_block_is_reported_when_it_is_read_and_from_then_on() -> None:
     disk = settled()
     at = files(disk)["1.blk"].index(payload(3))
     flip_bit(disk, "1.blk", at * 8)
@@ -120,7 +120,7 @@ def test_a_damaged_record_of_a_cold_block_is_told_when_it_is_read_and_from_then_
 
 
 @pytest.mark.parametrize("bit", range(0, 72 * 8, 41))
-def test_a_damaged_header_costs_no_message(bit: int) -> None:
+def test_damaged_header_costs_no_message(bit: int) -> None:
     disk = settled()
     for name in ("1.blk", max(files(disk), key=lambda name: int(name.split(".")[0]))):
         harmed = disk.crash(Choice())
@@ -131,7 +131,7 @@ def test_a_damaged_header_costs_no_message(bit: int) -> None:
         assert fill(store, 1) == [N + 1]
 
 
-def test_swapped_files_are_read_as_what_they_say_they_are() -> None:
+def test_swapped_files_are_read_as_what_they_report_they_are() -> None:
     disk = settled()
     swap(disk, "2.blk", "3.blk")
     store = opened(disk)
@@ -139,7 +139,7 @@ def test_swapped_files_are_read_as_what_they_say_they_are() -> None:
     assert store.recovery.repaired == ("2.blk", "3.blk")
 
 
-def test_a_lost_block_is_damage_of_exactly_its_sequences_and_breaks_the_link() -> None:
+def test_lost_block_is_damage_of_exactly_its_sequences_and_breaks_link() -> None:
     disk = settled()
     before = opened(disk.crash(Choice()))
     block = blocks_of(before._log)[1]
@@ -150,7 +150,7 @@ def test_a_lost_block_is_damage_of_exactly_its_sequences_and_breaks_the_link() -
     assert store.load(block.first_seq) is Missing.DAMAGED
 
 
-def test_a_stale_block_breaks_the_link() -> None:
+def test_stale_block_breaks_link() -> None:
     disk = SimDisk()
     store = opened(disk, block_bytes=2000)
     fill(store, 4)
@@ -166,7 +166,7 @@ def test_a_stale_block_breaks_the_link() -> None:
     assert opened(disk, block_bytes=2000).recovery.unlinked == ("2.blk",)
 
 
-def test_a_lost_page_of_the_last_batch_is_torn_and_one_that_was_durable_is_damage() -> None:
+def test_lost_page_of_the_last_batch_is_torn_and_one_that_was_durable_is_damage() -> None:
     disk = SimDisk()
     store = opened(disk, block_bytes=1 << 20)
     fill(store, 5)
@@ -183,7 +183,7 @@ def test_a_lost_page_of_the_last_batch_is_torn_and_one_that_was_durable_is_damag
         assert fill(found, 1) == [11]
 
 
-def test_after_a_close_every_loss_is_damage() -> None:
+def test_after_close_every_loss_is_damage() -> None:
     disk = settled(10, block_bytes=1 << 20)
     for seq in (1, 5, 10):
         harmed = disk.crash(Choice())
@@ -191,19 +191,19 @@ def test_after_a_close_every_loss_is_damage() -> None:
         assert opened(harmed, block_bytes=1 << 20).recovery.damaged == ((seq, seq),)
 
 
-def test_closing_a_store_that_did_nothing_writes_nothing() -> None:
+def test_closing_store_that_did_nothing_writes_nothing() -> None:
     disk = settled()
     before = files(disk)
     opened(disk).close()
     assert files(disk) == before
 
 
-def test_a_closed_store_has_no_zeros_behind_its_records() -> None:
+def test_closed_store_has_no_zeros_after_its_records() -> None:
     disk = settled(3, block_bytes=1 << 20)
     assert len(files(disk)["1.blk"]) < 1000
 
 
-def test_a_number_of_an_unreadable_block_is_never_used_again() -> None:
+def test_number_of_unreadable_block_is_never_used_again() -> None:
     disk = settled()
     file = disk.open("99.blk", create=True)
     disk.pwrite(file, b"nothing of ours", 0)

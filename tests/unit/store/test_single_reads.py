@@ -39,7 +39,7 @@ def fetched(store: FileStore, seq: int) -> int:
     return len(work.data)  # type: ignore[attr-defined]
 
 
-def test_a_single_message_does_not_load_its_block() -> None:
+def test_single_message_does_not_load_its_block() -> None:
     store = settled()
     warm = warm_blocks(store._log)
     for seq in range(100, N - 400, 300):
@@ -47,7 +47,7 @@ def test_a_single_message_does_not_load_its_block() -> None:
     assert warm_blocks(store._log) == warm
 
 
-def test_a_neighbour_of_the_last_one_loads_the_block() -> None:
+def test_neighbour_of_the_last_one_loads_block() -> None:
     store = settled()
     assert fetched(store, 500) < 1000
     assert fetched(store, 501) > BLOCK_BYTES // 2
@@ -76,7 +76,7 @@ def test_few_single_messages_are_kept() -> None:
     assert 0 < len(store._log.loose) <= LOOSE_MAX
 
 
-def test_a_damaged_record_read_alone_is_told_as_any_other() -> None:
+def test_damaged_record_read_alone_is_reported_as_any_other() -> None:
     disk = SimDisk()
     settled(disk)
     name = min(name for name in files(disk) if name.endswith(".blk"))
@@ -96,7 +96,7 @@ def test_a_damaged_record_read_alone_is_told_as_any_other() -> None:
     assert [a for a in answers if isinstance(a, Missing)]
 
 
-def test_what_moved_while_it_was_read_is_asked_for_again() -> None:
+def test_entries_that_moved_while_reading_are_requested_again() -> None:
     store = settled()
     cold = store.load(500)
     assert isinstance(cold, Cold)

@@ -32,7 +32,7 @@ def test_subjects_have_another_name_here(theirs: str, ours: str, there: str, her
 
 
 @given(WORDS, st.permutations((1, 2, 3)))
-def test_what_goes_out_and_comes_in_is_the_same(words: list[str], order: list[int]) -> None:
+def test_exported_and_imported_data_are_equal(words: list[str], order: list[int]) -> None:
     renaming = Renaming("x.*.*.*.>", ".".join(f"${n}" for n in order) + ".y.>")
     subject = ".".join(["x", *words, "tail", "end"])
     assert renaming.outward(renaming.inward(subject)) == subject
@@ -53,6 +53,6 @@ def test_one_subject_there_is_one_whatever_is_asked_for_here() -> None:
     ("theirs", "ours"),
     [("a.*", "b"), ("a.*", "b.$2"), ("a.*.*", "b.$1"), ("a.>", "b"), ("a.*", "{{left(1,2)}}")],
 )
-def test_what_cannot_be_undone_is_refused(theirs: str, ours: str) -> None:
+def test_irreversible_changes_are_refused(theirs: str, ours: str) -> None:
     with pytest.raises(TransformFault):
         Renaming(theirs, ours)

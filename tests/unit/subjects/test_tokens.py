@@ -19,12 +19,12 @@ TEXT = st.text(alphabet="ab.*> \t", max_size=12)
     "subject",
     ["a", "a.b", "a.*", "*", ">", "*.>", "a.>", "f*o.b>r", "foo*", "grüße", "\x00.a"],
 )
-def test_a_row_of_non_empty_tokens_is_a_valid_subject(subject: str) -> None:
+def test_row_of_non_empty_tokens_is_valid_subject(subject: str) -> None:
     assert is_valid_subject(subject)
 
 
 @pytest.mark.parametrize("subject", ["", ".", "a.", ".a", "a..b", "a.>.b", ">.a", ">.>"])
-def test_empty_tokens_and_tokens_after_the_tail_wildcard_are_invalid(subject: str) -> None:
+def test_empty_tokens_and_tokens_after_tail_wildcard_are_invalid(subject: str) -> None:
     assert not is_valid_subject(subject)
 
 
@@ -36,13 +36,13 @@ def test_blank_characters_are_invalid_anywhere(blank: str) -> None:
 
 
 @pytest.mark.parametrize("subject", ["f*o", "*a", "a>", ">>", "**", "a.*b.c"])
-def test_a_wildcard_character_inside_a_token_is_ordinary(subject: str) -> None:
+def test_wildcard_character_inside_token_is_ordinary(subject: str) -> None:
     assert not has_wildcard(subject)
     assert is_valid_literal(subject)
 
 
 @pytest.mark.parametrize("subject", ["*", ">", "a.*", "*.a", "a.*.b", "a.>"])
-def test_a_whole_wildcard_token_makes_a_pattern(subject: str) -> None:
+def test_whole_wildcard_token_makes_pattern(subject: str) -> None:
     assert has_wildcard(subject)
     assert not is_valid_literal(subject)
 
@@ -52,12 +52,12 @@ def test_tokens_are_counted_from_one() -> None:
 
 
 @given(TEXT)
-def test_the_cut_into_tokens_can_be_undone(subject: str) -> None:
+def test_cut_into_tokens_can_be_undone(subject: str) -> None:
     assert ".".join(tokenise(subject)) == subject
 
 
 @given(TEXT)
-def test_validity_agrees_with_a_walk_over_the_characters(subject: str) -> None:
+def test_validity_agrees_with_walk_over_characters(subject: str) -> None:
     assert is_valid_subject(subject) == _walk(subject)
 
 

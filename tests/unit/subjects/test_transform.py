@@ -59,7 +59,7 @@ OUT_OF_RANGE = f"{BAD}wildcard index out of range in "
         ("*", "{{random(0)}}", "x", "0"),
     ],
 )
-def test_a_matching_subject_is_made_anew(src: str, dest: str, subject: str, wanted: str) -> None:
+def test_matching_subject_is_recreated(src: str, dest: str, subject: str, wanted: str) -> None:
     check_mapping(src, dest)
     assert Transform(src, dest).match(subject) == wanted
 
@@ -77,7 +77,7 @@ def test_a_matching_subject_is_made_anew(src: str, dest: str, subject: str, want
         ("a.*", "a."),
     ],
 )
-def test_what_does_not_match_is_left_alone(src: str, subject: str) -> None:
+def test_unmatched_subject_is_unchanged(src: str, subject: str) -> None:
     assert Transform(src, "z.>" if ">" in src else "z").match(subject) is None
 
 
@@ -108,7 +108,7 @@ def test_what_does_not_match_is_left_alone(src: str, subject: str) -> None:
         ("a.*", "b.{{random(1,2)}}", f"{TOO_FEW}{{{{random(1,2)}}}}"),
     ],
 )
-def test_a_fault_has_the_words_of_the_reference(src: str, dest: str, fault: str) -> None:
+def test_fault_has_words_of_reference(src: str, dest: str, fault: str) -> None:
     with pytest.raises(TransformFault) as caught:
         check_mapping(src, dest)
     assert str(caught.value) == fault
@@ -146,13 +146,13 @@ patterns = st.lists(tokens | st.just("*"), min_size=1, max_size=4).map(".".join)
 
 
 @given(patterns, st.booleans(), subjects)
-def test_it_matches_what_a_subscription_would(pattern: str, open_end: bool, subject: str) -> None:
+def test_it_matches_what_subscription_would(pattern: str, open_end: bool, subject: str) -> None:
     src, dest = (f"{pattern}.>", "z.>") if open_end else (pattern, "z")
     assert (Transform(src, dest).match(subject) is not None) == match_literal(subject, src)
 
 
 @given(st.lists(tokens, min_size=1, max_size=4), st.data())
-def test_what_strict_transforms_do_can_be_undone(parts: list[str], data: st.DataObject) -> None:
+def test_strict_transforms_are_invertible(parts: list[str], data: st.DataObject) -> None:
     order = data.draw(st.permutations(range(1, len(parts) + 1)))
     stars = ".".join("*" * len(parts))
     there = Transform(stars, ".".join(f"${index}" for index in order), strict=True)

@@ -39,7 +39,7 @@ def life(sublist: SubList, count: int, dice: random.Random) -> None:
 
 
 @pytest.mark.resident
-def test_what_a_hundred_thousand_subscriptions_took_is_given_back(sublist: SubList) -> None:
+def test_memory_of_100_000_subscriptions_is_released(sublist: SubList) -> None:
     dice = random.Random(3)
     life(sublist, MANY, dice)
     gc.collect()
@@ -75,7 +75,7 @@ def test_remembered_matches_do_not_grow_without_bound() -> None:
     assert len(sublist.match("wide.1").plain) == 1000
 
 
-def test_a_subscription_is_in_one_list_once(sublist: SubList) -> None:
+def test_subscription_is_in_one_list_once(sublist: SubList) -> None:
     one = Subscription("a")
     sublist.insert(one)
     with pytest.raises(ValueError, match="already"):
@@ -89,7 +89,7 @@ def test_a_subscription_is_in_one_list_once(sublist: SubList) -> None:
     assert sublist.match("a").plain == [one]
 
 
-def test_a_list_that_goes_away_lets_go_of_its_subscriptions() -> None:
+def test_list_that_goes_away_lets_go_of_its_subscriptions() -> None:
     kept = Subscription("a", value="mine")
     first, second = SubList(), SubList()
     first.insert(kept)
@@ -99,7 +99,7 @@ def test_a_list_that_goes_away_lets_go_of_its_subscriptions() -> None:
 
 
 @pytest.mark.parametrize("subject", ["", ".", "a.", ".a", "a..b", ">.a", "a.>.b"])
-def test_what_is_no_pattern_is_refused_and_leaves_nothing(sublist: SubList, subject: str) -> None:
+def test_invalid_pattern_is_refused_and_leaves_nothing(sublist: SubList, subject: str) -> None:
     with pytest.raises(InvalidSubject):
         sublist.insert(Subscription(subject))
     assert len(sublist) == 0

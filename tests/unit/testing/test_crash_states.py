@@ -104,17 +104,17 @@ def log_violations(
     return wrong
 
 
-def test_a_writer_that_syncs_before_it_acknowledges_loses_nothing() -> None:
+def test_writer_that_syncs_before_it_acknowledges_loses_nothing() -> None:
     assert log_violations(LogWriter, SimDisk()) == []
     assert log_violations(LogWriter, SimDisk(), batches=11, batch=1) == []
 
 
 @pytest.mark.parametrize("mutant", [AcksBeforeSync, NeverSyncsTheDirectory, AcksWithoutSync])
-def test_a_writer_that_acknowledges_what_is_not_durable_is_caught(mutant: type[LogWriter]) -> None:
+def test_writer_that_acknowledges_what_is_not_durable_is_caught(mutant: type[LogWriter]) -> None:
     assert log_violations(mutant, SimDisk())
 
 
-def test_a_run_on_the_real_disk_is_explored_alike(tmp_path: Path) -> None:
+def test_run_on_real_disk_is_explored_alike(tmp_path: Path) -> None:
     disk = RealDisk.at(tmp_path)
     assert log_violations(LogWriter, disk) == []
     disk.close()
@@ -166,7 +166,7 @@ def state_violations(replace: Callable[[RecordingDisk, int], None]) -> list[str]
     return wrong
 
 
-def test_write_sync_rename_sync_replaces_a_file_safely() -> None:
+def test_write_sync_rename_sync_replaces_file_safely() -> None:
     assert state_violations(replaces) == []
 
 
@@ -178,11 +178,11 @@ MUTANTS: dict[str, Callable[[RecordingDisk, int], None]] = {
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
-def test_every_shorter_way_of_replacing_a_file_is_caught(mutant: str) -> None:
+def test_every_shorter_way_of_replacing_file_is_caught(mutant: str) -> None:
     assert state_violations(MUTANTS[mutant])
 
 
-def test_a_block_removed_before_its_successor_is_durable_is_caught() -> None:
+def test_block_removed_before_its_successor_is_durable_is_caught() -> None:
     """Needs an unlink that overtakes the sync of the file that took the records over."""
 
     def compact(*, right: bool) -> list[str]:
@@ -227,7 +227,7 @@ def test_directories_below_are_cut_as_well() -> None:
     assert seen == {"no directory", "no file", b"", b"abc", bytes(3)}
 
 
-def test_what_was_there_before_the_recording_is_durable() -> None:
+def test_files_before_recording_are_durable() -> None:
     disk = SimDisk()
     disk.pwrite(disk.create("a"), b"abc", 0)
     disk.mkdir("d")
@@ -239,7 +239,7 @@ def test_what_was_there_before_the_recording_is_durable() -> None:
         assert image.disk.subdir("d").files() == ["x"]
 
 
-def test_a_copy_holds_what_the_original_does(tmp_path: Path) -> None:
+def test_copy_holds_what_original_does(tmp_path: Path) -> None:
     (tmp_path / "d" / "e").mkdir(parents=True)
     (tmp_path / "a").write_bytes(b"abc")
     (tmp_path / "d" / "e" / "b").write_bytes(b"def")
@@ -250,14 +250,14 @@ def test_a_copy_holds_what_the_original_does(tmp_path: Path) -> None:
     assert copy.subdir("d").subdir("e").read_small("b", 9) == b"def"
 
 
-def test_every_moment_of_a_run_is_cut() -> None:
+def test_every_moment_of_run_is_cut() -> None:
     recording = RecordingDisk(SimDisk())
     LogWriter(recording).run(batches=4, batch=2)
     moments = {image.description.split(":")[0] for image in crash_states(recording)}
     assert len(moments) == len([e for e in recording.events if hasattr(e, "call")]) + 1
 
 
-def test_a_last_write_is_torn_at_every_sector_from_both_sides() -> None:
+def test_last_write_is_torn_at_every_sector_from_both_sides() -> None:
     recording = RecordingDisk(SimDisk())
     file = recording.create("a")
     recording.pwrite(file, b"o" * 2048, 0)
@@ -297,7 +297,7 @@ def test_without_chance_both_extremes_and_every_mix_of_them_are_tried() -> None:
     }
 
 
-def test_without_chance_names_are_lost_from_the_end_and_one_at_a_time() -> None:
+def test_without_chance_names_are_lost_from_the_end_and_one_at_time() -> None:
     recording = RecordingDisk(SimDisk())
     for name in "abcd":
         recording.create(name)
@@ -307,7 +307,7 @@ def test_without_chance_names_are_lost_from_the_end_and_one_at_a_time() -> None:
 
 
 @pytest.mark.parametrize("bound", [1, 7, 50, 400])
-def test_the_number_of_images_is_bounded_and_the_end_of_the_run_is_among_them(bound: int) -> None:
+def test_number_of_images_is_bounded_and_the_end_of_run_is_among_them(bound: int) -> None:
     recording = RecordingDisk(SimDisk())
     LogWriter(recording).run(batches=20, batch=2)
     images = list(crash_states(recording, images_max=bound))
@@ -315,7 +315,7 @@ def test_the_number_of_images_is_bounded_and_the_end_of_the_run_is_among_them(bo
     assert len(images[-1].marks) == 20
 
 
-def test_the_same_seed_gives_the_same_images() -> None:
+def test_same_seed_gives_the_same_images() -> None:
     recording = RecordingDisk(SimDisk())
     AcksBeforeSync(recording).run(batches=4, batch=2)
 
@@ -329,7 +329,7 @@ def test_the_same_seed_gives_the_same_images() -> None:
     assert images(3) != images(4)
 
 
-def test_an_image_is_free_to_be_written_by_its_recovery() -> None:
+def test_image_is_free_to_be_written_by_its_recovery() -> None:
     recording = RecordingDisk(SimDisk())
     LogWriter(recording).run(batches=3, batch=2)
     for image in crash_states(recording):

@@ -56,7 +56,7 @@ def test_pages_are_zeroed_or_stale(disk: SimDisk) -> None:
     assert pages(disk, "a") == [Z, N, P]
 
 
-def test_a_misdirected_page_is_stale_here_and_overwrites_there(disk: SimDisk) -> None:
+def test_misdirected_page_is_stale_here_and_overwrites_there(disk: SimDisk) -> None:
     file = disk.open("a")
     disk.pwrite(file, b"x" * PAGE, 0)
     disk.fdatasync(file)
@@ -75,7 +75,7 @@ def test_files_are_cut_lost_and_swapped(disk: SimDisk) -> None:
     assert disk.files() == ["b"]
 
 
-def test_damage_outlasts_a_power_cut(disk: SimDisk) -> None:
+def test_damage_outlasts_power_cut(disk: SimDisk) -> None:
     zero_page(disk, "a", 1)
     cut(disk, "b", 10)
     for choice in (Lose(), Choice()):
@@ -84,7 +84,7 @@ def test_damage_outlasts_a_power_cut(disk: SimDisk) -> None:
         assert pages(after, "b") == [N[:10]]
 
 
-def test_every_state_of_the_sweep_differs_in_at_least_a_bit_and_the_source_does_not_change(
+def test_every_state_of_sweep_differs_in_at_least_bit_and_source_does_not_change(
     disk: SimDisk,
 ) -> None:
     before = {name: disk.read_small(name, 1 << 20) for name in disk.files()}

@@ -72,7 +72,7 @@ def test_unsynced_writes_are_lost_in_any_order() -> None:
     assert found == {(0, 0), (49, 0), (0, 50), (49, 50)}
 
 
-def test_a_page_may_hold_any_version_since_the_sync_but_none_before() -> None:
+def test_page_may_hold_any_version_since_sync_but_none_before() -> None:
     disk = SimDisk()
     file = written(disk, "a", b"0")
     disk.pwrite(file, b"1", 0)
@@ -82,7 +82,7 @@ def test_a_page_may_hold_any_version_since_the_sync_but_none_before() -> None:
     assert outcomes(disk, read("a")) == {b"1", b"2", b"3", b"4"}
 
 
-def test_a_write_tears_between_sectors_and_never_inside_one() -> None:
+def test_write_tears_between_sectors_and_never_inside_one() -> None:
     disk = SimDisk()
     file = written(disk, "a", b"o" * 4096)
     disk.pwrite(file, b"n" * 4096, 0)
@@ -95,14 +95,14 @@ def test_a_write_tears_between_sectors_and_never_inside_one() -> None:
     assert tears == set(range(1, 8))
 
 
-def test_a_file_may_have_grown_without_its_contents_and_the_other_way_round() -> None:
+def test_file_may_have_grown_without_its_contents_and_the_other_way_round() -> None:
     disk = SimDisk()
     file = written(disk, "a", b"")
     disk.pwrite(file, b"new", 0)
     assert outcomes(disk, read("a")) == {b"", b"new", bytes(3)}
 
 
-def test_a_cut_file_may_be_long_again() -> None:
+def test_cut_file_may_be_long_again() -> None:
     disk = SimDisk()
     file = written(disk, "a", b"x" * 5000)
     disk.truncate(file, 10)
@@ -112,7 +112,7 @@ def test_a_cut_file_may_be_long_again() -> None:
     assert outcomes(disk, read("a")) == {b"x" * 10}
 
 
-def test_what_a_smaller_size_cut_off_does_not_come_back_by_growing() -> None:
+def test_truncated_bytes_are_not_restored_by_growing() -> None:
     disk = SimDisk()
     file = written(disk, "a", b"")
     disk.pwrite(file, b"x" * 5000, 0)
@@ -133,7 +133,7 @@ def test_preallocated_zeros_survive_only_when_synced() -> None:
     assert outcomes(disk, read("a")) == {b"x" + bytes(8999)}
 
 
-def test_many_unsynced_versions_of_a_page_are_bounded_and_keep_both_ends() -> None:
+def test_many_unsynced_versions_of_page_are_bounded_and_keep_both_ends() -> None:
     disk = SimDisk()
     file = written(disk, "a", b"0000")
     for n in range(1, 1000):
@@ -146,7 +146,7 @@ def test_many_unsynced_versions_of_a_page_are_bounded_and_keep_both_ends() -> No
 # -- names
 
 
-def test_a_new_name_survives_only_after_its_directory_was_synced() -> None:
+def test_new_name_survives_only_after_its_directory_was_synced() -> None:
     disk = SimDisk()
     disk.fdatasync(disk.create("a"))
     assert outcomes(disk, names) == {(), ("a",)}
@@ -155,7 +155,7 @@ def test_a_new_name_survives_only_after_its_directory_was_synced() -> None:
     assert outcomes(disk, names) == {("a",)}
 
 
-def test_a_removed_name_may_come_back_until_the_directory_was_synced() -> None:
+def test_removed_name_may_come_back_until_directory_was_synced() -> None:
     disk = SimDisk()
     written(disk, "a", b"abc")
     disk.unlink("a")
@@ -164,7 +164,7 @@ def test_a_removed_name_may_come_back_until_the_directory_was_synced() -> None:
     assert outcomes(disk, names) == {()}
 
 
-def test_a_rename_happens_wholly_or_not_at_all() -> None:
+def test_rename_happens_wholly_or_not_at_all() -> None:
     disk = SimDisk()
     written(disk, "a", b"old")
     written(disk, "a.tmp", b"new")
@@ -178,7 +178,7 @@ def test_a_rename_happens_wholly_or_not_at_all() -> None:
     assert outcomes(disk, look) == {(("a", b"new"),)}
 
 
-def test_a_rename_does_not_sync_what_it_names() -> None:
+def test_rename_does_not_sync_what_it_names() -> None:
     disk = SimDisk()
     written(disk, "a", b"old")
     file = disk.create("a.tmp")
@@ -188,7 +188,7 @@ def test_a_rename_does_not_sync_what_it_names() -> None:
     assert outcomes(disk, read("a")) == {b"", b"new", bytes(3)}
 
 
-def test_changes_that_rest_on_a_lost_one_are_lost_with_it() -> None:
+def test_changes_that_rest_on_lost_one_are_lost_with_it() -> None:
     disk = SimDisk()
     disk.create("a")
     disk.rename("a", "b")
@@ -196,7 +196,7 @@ def test_changes_that_rest_on_a_lost_one_are_lost_with_it() -> None:
     assert outcomes(disk, names) == {(), ("a",), ("b",), ("c",)}
 
 
-def test_a_removal_never_hits_another_file_than_the_one_that_was_removed() -> None:
+def test_removal_never_hits_another_file_than_one_that_was_removed() -> None:
     disk = SimDisk()
     written(disk, "a", b"old")
     written(disk, "a.tmp", b"new")
@@ -205,7 +205,7 @@ def test_a_removal_never_hits_another_file_than_the_one_that_was_removed() -> No
     assert outcomes(disk, names) == {("a", "a.tmp"), ("a",), ()}
 
 
-def test_a_new_file_does_not_overtake_the_removal_of_its_namesake() -> None:
+def test_new_file_does_not_overtake_removal_of_its_namesake() -> None:
     class OnlyTheCreation(Choice):
         def names(self, directory: SimDirectory, pending: list[NameChange]) -> list[bool]:
             return [False, True]
@@ -226,7 +226,7 @@ def test_independent_changes_of_names_may_overtake_each_other() -> None:
     assert outcomes(disk, names) == {("old",), (), ("new", "old"), ("new",)}
 
 
-def test_a_directory_that_was_not_synced_takes_its_files_along() -> None:
+def test_directory_that_was_not_synced_takes_its_files_along() -> None:
     disk = SimDisk()
     disk.mkdir("d")
     below = disk.subdir("d")
@@ -237,7 +237,7 @@ def test_a_directory_that_was_not_synced_takes_its_files_along() -> None:
         assert disk.crash(seed).subdir("d").read_small("x", 3) == b"abc"
 
 
-def test_syncing_a_directory_syncs_no_names_below_or_above_it() -> None:
+def test_syncing_directory_syncs_no_names_below_or_above_it() -> None:
     disk = SimDisk()
     disk.mkdir("d")
     disk.sync_dir()
@@ -253,7 +253,7 @@ def test_syncing_a_directory_syncs_no_names_below_or_above_it() -> None:
 # -- cutting
 
 
-def test_a_cut_leaves_the_disk_it_was_made_of_alone() -> None:
+def test_cut_leaves_disk_it_was_made_of_alone() -> None:
     disk = SimDisk()
     file = written(disk, "a", b"old")
     disk.pwrite(file, b"new", 0)
@@ -268,7 +268,7 @@ def test_a_cut_leaves_the_disk_it_was_made_of_alone() -> None:
     assert after.pread(again, 3, 0) == b"xxx"
 
 
-def test_what_a_cut_left_is_durable() -> None:
+def test_bytes_left_by_power_cut_are_durable() -> None:
     disk = SimDisk()
     file = written(disk, "a", b"old")
     disk.pwrite(file, b"new" * 3000, 0)
@@ -290,7 +290,7 @@ def test_one_seed_gives_one_outcome(seed: int) -> None:
     assert all(one.read_small(n, 9000) == other.read_small(n, 9000) for n in names(one))
 
 
-def test_files_open_before_the_cut_mean_nothing_after_it() -> None:
+def test_files_open_before_cut_mean_nothing_after_it() -> None:
     disk = SimDisk()
     file = written(disk, "a", b"abc")
     with pytest.raises(StoreError) as caught:
@@ -298,7 +298,7 @@ def test_files_open_before_the_cut_mean_nothing_after_it() -> None:
     assert caught.value.errno == errno.EBADF
 
 
-def test_a_cut_frees_the_lock() -> None:
+def test_cut_frees_lock() -> None:
     disk = SimDisk()
     disk.lock()
     disk.crash(0).lock()
@@ -327,7 +327,7 @@ def run(disk: SimDisk) -> None:
         (DiskFault.SYNC_ERROR, 2),
     ],
 )
-def test_each_call_a_fault_can_strike_fails_once_in_turn(fault: DiskFault, calls: int) -> None:
+def test_each_call_fault_can_strike_fails_once_in_turn(fault: DiskFault, calls: int) -> None:
     failed = []
     for n in range(1, calls + 1):
         disk = SimDisk()
@@ -343,7 +343,7 @@ def test_each_call_a_fault_can_strike_fails_once_in_turn(fault: DiskFault, calls
     assert disk.faults_struck == 0
 
 
-def test_a_fault_strikes_once_or_until_the_disk_is_healed() -> None:
+def test_fault_strikes_once_or_until_disk_is_healed() -> None:
     disk = SimDisk()
     file = disk.create("a")
     disk.fail_nth(2, DiskFault.ENOSPC)
@@ -360,7 +360,7 @@ def test_a_fault_strikes_once_or_until_the_disk_is_healed() -> None:
     assert disk.read_small("a", 9) == b"5"
 
 
-def test_a_short_write_leaves_its_first_half() -> None:
+def test_short_write_leaves_its_first_half() -> None:
     disk = SimDisk()
     file = disk.create("a")
     disk.fail_nth(1, DiskFault.SHORT_WRITE)
@@ -369,7 +369,7 @@ def test_a_short_write_leaves_its_first_half() -> None:
     assert disk.read_small("a", 9) == b"ab"
 
 
-def test_a_preallocation_that_fails_leaves_the_size_as_it_was() -> None:
+def test_preallocation_that_fails_leaves_size_as_it_was() -> None:
     disk = SimDisk()
     file = written(disk, "a", b"abc")
     disk.fail_nth(1, DiskFault.SHORT_WRITE)
@@ -378,7 +378,7 @@ def test_a_preallocation_that_fails_leaves_the_size_as_it_was() -> None:
     assert disk.size(file) == 3
 
 
-def test_what_a_failed_sync_covered_stays_in_doubt_for_ever() -> None:
+def test_writes_of_failed_sync_stay_in_doubt() -> None:
     disk = SimDisk()
     file = written(disk, "a", b"old")
     disk.pwrite(file, b"new", 0)
@@ -392,7 +392,7 @@ def test_what_a_failed_sync_covered_stays_in_doubt_for_ever() -> None:
     assert outcomes(disk, read("a")) == {b"old", b"new"}
 
 
-def test_names_a_failed_sync_covered_stay_in_doubt_for_ever() -> None:
+def test_names_failed_sync_covered_stay_in_doubt_for_ever() -> None:
     disk = SimDisk()
     disk.create("a")
     disk.fail_nth(1, DiskFault.EIO)
@@ -403,7 +403,7 @@ def test_names_a_failed_sync_covered_stay_in_doubt_for_ever() -> None:
     assert outcomes(disk, names) == {(), ("a",)}
 
 
-def test_a_full_disk_takes_what_fits_and_goes_on_when_space_is_freed() -> None:
+def test_full_disk_takes_what_fits_and_continues_when_space_is_freed() -> None:
     disk = SimDisk()
     disk.set_capacity(100)
     other = written(disk, "b", b"y" * 60)

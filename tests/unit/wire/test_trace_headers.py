@@ -13,7 +13,7 @@ def block(*lines: str) -> bytes:
     return "".join(f"{line}\r\n" for line in ("NATS/1.0", *lines, "")).encode()
 
 
-def test_a_destination_asks_for_a_trace() -> None:
+def test_destination_asks_for_trace() -> None:
     request = read_trace(block("K: 1", "Nats-Trace-Dest:  here ", "K: 2", "Empty:", ":x"))
     assert request is not None
     assert (request.dest, request.is_only, request.is_external) == ("here", False, False)
@@ -38,7 +38,7 @@ def test_other_blocks_ask_for_none(lines: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     "raw", [b"", b"NATS/1.0", b"odd", b"NATS/1.0 503\r\nNats-Trace-Dest: x\r\n"]
 )
-def test_what_is_no_block_asks_for_none(raw: bytes) -> None:
+def test_file_that_is_no_block_requests_none(raw: bytes) -> None:
     assert read_trace(raw) is None
 
 
@@ -46,7 +46,7 @@ def test_what_is_no_block_asks_for_none(raw: bytes) -> None:
     ("value", "only"),
     [("1", True), ("true", True), ("ON", True), ("TRUE", True), ("yes", False), ("0", False)],
 )
-def test_only_is_said_in_few_ways(value: str, only: bool) -> None:
+def test_only_is_reported_in_few_ways(value: str, only: bool) -> None:
     request = read_trace(block("Nats-Trace-Dest: d", f"Nats-Trace-Only: {value}"))
     assert request is not None
     assert request.is_only == only

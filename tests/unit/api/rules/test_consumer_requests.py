@@ -64,7 +64,7 @@ def err_code(result: object) -> int:
         ("DURABLE.CREATE.S.n", {"durable_name": "n", "name": "other"}, "n"),
     ],
 )
-def test_the_subject_names_the_consumer(subject: str, config: dict[str, str], name: str) -> None:
+def test_subject_names_consumer(subject: str, config: dict[str, str], name: str) -> None:
     result = meant(subject, **config)
     assert isinstance(result, Addressed)
     assert (result.stream, result.name, result.config.name) == ("S", name, name)
@@ -92,7 +92,7 @@ def test_of_several_contradictions_the_first_is_named(
     assert err_code(meant(subject, **config)) == code
 
 
-def test_copies_are_a_matter_for_clusters() -> None:
+def test_copies_are_matter_for_clusters() -> None:
     request = CreateConsumerRequest(stream_name="S", config=ConsumerConfig(num_replicas=3))
     tokens = ["$JS", "API", "CONSUMER", "CREATE", "S", "n"]
     assert isinstance(addressed(tokens, request, clustered=True), Addressed)
@@ -106,14 +106,14 @@ SOURCE = ConsumerConfig(
 )
 
 
-def test_a_copy_of_a_stream_with_limits_gets_a_consumer_of_its_own() -> None:
+def test_copy_of_stream_with_limits_gets_consumer_of_its_own() -> None:
     result = for_source(Addressed("S", SOURCE.name, SOURCE), STREAM, "r4nd")
     assert result.name == result.config.name == "JS_SRC_x-r4nd"
     assert result.config == structs.replace(SOURCE, name=result.name)
 
 
 @pytest.mark.parametrize("retention", [Retention.INTEREST, Retention.WORKQUEUE])
-def test_a_copy_of_a_stream_that_drops_messages_is_remembered(retention: Retention) -> None:
+def test_copy_of_stream_that_drops_messages_is_remembered(retention: Retention) -> None:
     stream = structs.replace(STREAM, retention=retention)
     result = for_source(Addressed("S", SOURCE.name, SOURCE), stream, "r4nd")
     assert result.name == result.config.durable_name == "JS_SRC_x"
@@ -155,7 +155,7 @@ def fixed_fields() -> set[str]:
     return {name for name, hint in hints.items() if "fixed" in marks_of(hint)}
 
 
-def test_fields_are_fixed_exactly_if_their_declaration_says_so() -> None:
+def test_fields_are_fixed_exactly_if_declared_so() -> None:
     old = ConsumerConfig(durable_name="C", name="C")
     changed = {name: structs.replace(old, **{name: value}) for name, value in OTHER_VALUES.items()}
     assert fixed_fields() - {"name", "durable_name"} == set(changed)
@@ -184,7 +184,7 @@ def test_free_fields_can_be_updated() -> None:
     assert accepted > DRAWS // 10
 
 
-def test_a_deliver_subject_moves_only_while_nobody_listens() -> None:
+def test_deliver_subject_changes_only_without_listeners() -> None:
     old, new = ConsumerConfig(deliver_subject="d"), ConsumerConfig(deliver_subject="e")
     assert check_consumer_update(old, new, lambda subject: subject == "e") is None
     assert err_code(check_consumer_update(old, new, lambda subject: subject == "d")) == 10013
@@ -193,7 +193,7 @@ def test_a_deliver_subject_moves_only_while_nobody_listens() -> None:
 # -- what is stored
 
 
-def test_what_is_decided_is_allowed_and_is_decided_again() -> None:
+def test_decisions_are_allowed_and_repeatable() -> None:
     draw = random.Random(5)
     stored = 0
     for _ in range(DRAWS):
@@ -208,7 +208,7 @@ def test_what_is_decided_is_allowed_and_is_decided_again() -> None:
     assert stored > DRAWS // 4
 
 
-def test_the_required_level_is_stored_and_the_servers_own_is_not() -> None:
+def test_required_level_is_stored_and_servers_own_is_not() -> None:
     said = {"_nats.ver": "9", "_nats.level": "9", REQUIRED_LEVEL_KEY: "9", "mine": "x"}
     stored = with_level(ConsumerConfig(metadata=said))
     assert stored.metadata == {REQUIRED_LEVEL_KEY: "0", "mine": "x"}
@@ -247,7 +247,7 @@ def test_consumers_that_feed_streams_do_not_count() -> None:
     ("of_stream", "of_account", "of_server", "allowed"),
     [(0, 0, 0, 9), (2, 0, 1, 2), (2, 3, 0, 2), (3, 2, 0, 2), (-1, -1, 1, 1), (-1, 2, 1, 2)],
 )
-def test_the_narrowest_limit_of_consumers_counts_and_the_servers_only_without_others(
+def test_narrowest_limit_of_consumers_counts_and_servers_only_without_others(
     of_stream: int, of_account: int, of_server: int, allowed: int
 ) -> None:
     caps = ConsumerCaps(account_max_consumers=of_account, server_max_consumers=of_server)

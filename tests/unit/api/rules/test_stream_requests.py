@@ -51,7 +51,7 @@ def refused(answer: StreamConfig | ApiError) -> ApiError:
 # -- what is filled in
 
 
-def test_what_is_left_open_is_filled_in() -> None:
+def test_unset_fields_get_defaults() -> None:
     cfg = made(StreamConfig(name="S"))
     assert cfg.subjects == ("S",)
     assert cfg.num_replicas == 1
@@ -73,7 +73,7 @@ def test_normalising_twice_changes_nothing(seed: int) -> None:
             assert normalise(planned, again) == planned
 
 
-def test_a_short_life_shortens_the_window() -> None:
+def test_short_life_shortens_window() -> None:
     assert made(StreamConfig(name="S", max_age=SECOND)).duplicate_window == SECOND
 
 
@@ -92,7 +92,7 @@ def test_everything_may_be_republished_as_it_was_transformed() -> None:
     assert made(cfg).republish == Republish(src="b", dest="b")
 
 
-def test_every_field_of_a_level_needs_that_level() -> None:
+def test_every_field_of_level_needs_that_level() -> None:
     for name, hint in HINTS.items():
         marks = marks_of(hint)
         default = getattr(StreamConfig(), name)
@@ -106,7 +106,7 @@ def test_every_field_of_a_level_needs_that_level() -> None:
 
 
 @pytest.mark.parametrize("field", FIXED)
-def test_a_fixed_field_cannot_be_changed(field: str) -> None:
+def test_fixed_field_cannot_be_changed(field: str) -> None:
     old = made(StreamConfig(name="S"))
     new = structs.replace(old, **{field: OTHER_VALUES[field]})
     ctx = StreamContext(streams={"S": old})
@@ -114,7 +114,7 @@ def test_a_fixed_field_cannot_be_changed(field: str) -> None:
     assert refused(answer).err_code == (10056 if field == "name" else 10052)
 
 
-def test_an_update_to_the_same_changes_nothing() -> None:
+def test_update_to_the_same_changes_nothing() -> None:
     for seed in range(200):
         draw = random.Random(seed)
         old = asked("CREATE", NAME, drawn(draw, draw.randint(1, 3)), AROUND)
@@ -128,7 +128,7 @@ def around(old: StreamConfig) -> StreamContext:
     return StreamContext(streams={**AROUND, old.name: old})
 
 
-def test_an_update_may_not_break_the_consumers_there_are() -> None:
+def test_update_may_not_break_consumers_there_are() -> None:
     old = made(StreamConfig(name="S"))
     new = structs.replace(old, consumer_limits=ConsumerLimits(max_ack_pending=10))
     uses = {"a": ConsumerLimits(max_ack_pending=50), "b": ConsumerLimits(max_ack_pending=10)}
@@ -139,7 +139,7 @@ def test_an_update_may_not_break_the_consumers_there_are() -> None:
     assert plan_update("S", new, ctx._replace(consumers={"b": uses["b"]})) == new
 
 
-def test_an_update_may_not_take_subjects_of_others() -> None:
+def test_update_may_not_take_subjects_of_others() -> None:
     old, other = made(StreamConfig(name="S")), made(StreamConfig(name="O"))
     ctx = StreamContext(streams={"S": old, "O": other})
     taken = structs.replace(old, subjects=("S", "O"))
@@ -149,7 +149,7 @@ def test_an_update_may_not_take_subjects_of_others() -> None:
 # -- creating again
 
 
-def test_the_same_stream_again_is_the_one_that_is_there() -> None:
+def test_same_stream_again_is_one_that_is_there() -> None:
     there = made(StreamConfig(name="S", metadata={"k": "v"}))
     older = structs.replace(there, metadata={"k": "v", "_nats.req.level": "9"})
     ctx = StreamContext(streams={"S": older})
@@ -160,7 +160,7 @@ def test_the_same_stream_again_is_the_one_that_is_there() -> None:
 # -- limits
 
 
-def test_an_account_promises_no_more_than_it_has() -> None:
+def test_account_promises_no_more_than_it_has() -> None:
     there = made(StreamConfig(name="A", max_bytes=60))
     ctx = StreamContext(streams={"A": there}, limits=AccountLimits(max_storage=100))
     assert made(StreamConfig(name="B", max_bytes=40), ctx).max_bytes == 40
@@ -170,7 +170,7 @@ def test_an_account_promises_no_more_than_it_has() -> None:
     assert made(in_memory, ctx).max_bytes == 41
 
 
-def test_only_what_a_stream_grows_by_is_asked_of_the_server() -> None:
+def test_only_what_stream_grows_by_is_asked_of_server() -> None:
     old = made(StreamConfig(name="S", max_bytes=100))
     ctx = StreamContext(streams={"S": old}, free_storage=10)
     assert check_update(old, structs.replace(old, max_bytes=110), ctx).max_bytes == 110  # type: ignore[union-attr]
@@ -179,14 +179,14 @@ def test_only_what_a_stream_grows_by_is_asked_of_the_server() -> None:
     assert check_update(old, structs.replace(old, max_bytes=5), ctx._replace(free_storage=0))
 
 
-def test_an_account_has_so_many_streams() -> None:
+def test_account_has_so_many_streams() -> None:
     ctx = StreamContext(streams={"A": made(StreamConfig(name="A"))})
     full = ctx._replace(limits=AccountLimits(max_streams=1))
     assert plan_create("B", StreamConfig(name="B"), full) == refusals.MAXIMUM_STREAMS_LIMIT
     assert plan_create("A", StreamConfig(name="A"), full) == ctx.streams["A"]
 
 
-def test_an_account_may_want_to_know_sizes() -> None:
+def test_account_may_want_to_know_sizes() -> None:
     ctx = StreamContext(limits=AccountLimits(max_bytes_required=True, storage_max_stream_bytes=9))
     unsized = plan_create("A", StreamConfig(name="A"), ctx)
     assert unsized == refusals.STREAM_MAX_BYTES_REQUIRED

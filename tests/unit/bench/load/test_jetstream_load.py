@@ -65,7 +65,7 @@ def streams(control: Control) -> int:
 
 
 @pytest.mark.parametrize("scenario", SHAPES, ids=lambda scenario: scenario.name)
-def test_every_message_is_answered_or_read_and_the_stream_is_removed(
+def test_every_message_is_answered_or_read_and_stream_is_removed(
     jet: RunningServer, control: Control, scenario: Scenario
 ) -> None:
     result = run_scenario(scenario, jet.endpoint, COUNT, jet.pid)
@@ -75,7 +75,7 @@ def test_every_message_is_answered_or_read_and_the_stream_is_removed(
     assert streams(control) == 0
 
 
-def test_a_stream_is_read_again_until_enough_was_read(
+def test_stream_is_read_again_until_enough_was_read(
     jet: RunningServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jetstream_load, "FILL_MAX", 700)
@@ -83,7 +83,7 @@ def test_a_stream_is_read_again_until_enough_was_read(
     assert result.messages == 3 * 700
 
 
-def test_a_refused_publish_fails_the_run_with_the_words_of_the_server(
+def test_refused_publish_fails_run_with_words_of_server(
     jet: RunningServer, control: Control, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jetstream_load, "BUCKET", {**jetstream_load.BUCKET, "max_bytes": 10_000})
@@ -105,17 +105,17 @@ def test_acks_that_never_arrive_are_noticed(
     control.delete_stream("S")
 
 
-def test_the_words_of_a_refused_api_request_are_passed_on(control: Control) -> None:
+def test_words_of_refused_api_request_are_passed_on(control: Control) -> None:
     with pytest.raises(BenchError, match="stream not found"):
         control.stored("nothing-there")
 
 
-def test_a_server_without_jetstream_says_so(server: RunningServer) -> None:
+def test_server_without_jetstream_is_reported(server: RunningServer) -> None:
     with pytest.raises(BenchError, match=r"no JetStream|not enabled"):
         run_scenario(StreamPublish("p"), server.endpoint, 10)
 
 
-def test_each_durability_configures_the_server(reference: ServerCommand) -> None:
+def test_each_durability_configures_server(reference: ServerCommand) -> None:
     for durability in Durability:
         with running(reference, durability.setting) as found:
             scenario = StreamPublish("p", durability=durability)

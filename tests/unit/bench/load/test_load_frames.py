@@ -31,7 +31,7 @@ def read_frames(data: bytes) -> list[tuple[str, int, bytes]]:
 
 @pytest.mark.parametrize("headers", [False, True])
 @pytest.mark.parametrize("subjects", [1, 7])
-def test_a_batch_holds_equal_frames_round_robin_with_rising_stamps(
+def test_batch_holds_equal_frames_round_robin_with_rising_stamps(
     subjects: int, headers: bool
 ) -> None:
     plan = SubjectPlan("load", subjects)
@@ -45,7 +45,7 @@ def test_a_batch_holds_equal_frames_round_robin_with_rising_stamps(
     assert {header for _, header, _ in frames} == {len(HEADER_BLOCK) if headers else 0}
 
 
-def test_subjects_of_a_plan_are_distinct_equally_long_and_under_its_pattern() -> None:
+def test_subjects_of_plan_are_distinct_equally_long_and_under_its_pattern() -> None:
     plan = SubjectPlan("load", 10_000)
     names = plan.names()
     assert len(set(names)) == 10_000
@@ -55,17 +55,17 @@ def test_subjects_of_a_plan_are_distinct_equally_long_and_under_its_pattern() ->
 
 
 @given(st.integers(0, 99_999_999), st.integers(0, 4096))
-def test_a_payload_has_its_size_and_a_stamp_if_one_fits(place: int, size: int) -> None:
+def test_payload_has_its_size_and_stamp_if_one_fits(place: int, size: int) -> None:
     payload = make_payload(place, size)
     assert len(payload) == size
     assert size < 8 or int(payload[:8]) == place
 
 
-def test_an_empty_payload_is_a_valid_frame() -> None:
+def test_empty_payload_is_valid_frame() -> None:
     assert encode_publish(b"a", b"", headers=False) == b"PUB a 0\r\n\r\n"
 
 
-def test_the_token_of_a_request_stands_at_the_end_of_its_reply_subject() -> None:
+def test_token_of_request_stands_at_the_end_of_its_reply_subject() -> None:
     frame, token_at = encode_request("ask", "_INBOX.me", 3)
     frame[token_at : token_at + TOKEN_DIGITS] = b"1234567890"
     assert bytes(frame) == b"PUB ask _INBOX.me.1234567890 3\r\nxxx\r\n"

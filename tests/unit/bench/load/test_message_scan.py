@@ -93,7 +93,7 @@ def chunked(data: st.DataObject, stream: bytes) -> list[bytes]:
 
 
 @given(st.data(), streams)
-def test_any_chunking_counts_what_the_model_counts(data: st.DataObject, stream: bytes) -> None:
+def test_any_chunking_counts_what_model_counts(data: st.DataObject, stream: bytes) -> None:
     scanner = MessageScanner()
     for chunk in chunked(data, stream):
         assert scanner.feed(chunk)
@@ -102,7 +102,7 @@ def test_any_chunking_counts_what_the_model_counts(data: st.DataObject, stream: 
 
 
 @given(st.data(), stamped_streams)
-def test_any_chunking_finds_the_misordered_messages(data: st.DataObject, stream: bytes) -> None:
+def test_any_chunking_finds_misordered_messages(data: st.DataObject, stream: bytes) -> None:
     scanner = MessageScanner()
     scanner.expect_stamps(CYCLE)
     for chunk in chunked(data, stream):
@@ -119,7 +119,7 @@ def test_any_chunking_of_garbage_gives_the_same_verdict(data: st.DataObject, str
     assert (parts.error, seen(parts)) == (whole.error, seen(whole))
 
 
-def test_a_message_counts_only_once_its_last_byte_was_seen() -> None:
+def test_message_counts_only_once_its_last_byte_was_seen() -> None:
     scanner = MessageScanner()
     stream = message(b"hello")
     for place in range(len(stream)):
@@ -128,7 +128,7 @@ def test_a_message_counts_only_once_its_last_byte_was_seen() -> None:
     assert scanner.messages == 1
 
 
-def test_an_error_line_is_reported_with_its_text_and_stops_the_scan() -> None:
+def test_error_line_is_reported_with_its_text_and_stops_scan() -> None:
     scanner = MessageScanner()
     assert not scanner.feed(message(b"1") + b"-ERR 'Authorization Violation'\r\n" + message(b"2"))
     assert "Authorization Violation" in scanner.error
@@ -136,20 +136,20 @@ def test_an_error_line_is_reported_with_its_text_and_stops_the_scan() -> None:
     assert not scanner.feed(message(b"3"))
 
 
-def test_a_payload_of_the_wrong_size_breaks_the_stream() -> None:
+def test_payload_of_wrong_size_breaks_stream() -> None:
     scanner = MessageScanner()
     assert not scanner.feed(b"MSG a 1 3\r\ntoolong\r\n")
     assert "payload" in scanner.error
 
 
-def test_an_endless_line_is_refused() -> None:
+def test_endless_line_is_refused() -> None:
     scanner = MessageScanner()
     verdicts = [scanner.feed(b"I" * 8192) for _ in range(5)]
     assert verdicts == [True, True, True, True, False]
     assert scanner.error == "line too long"
 
 
-def test_a_lost_message_is_one_disorder_not_many() -> None:
+def test_lost_message_is_one_disorder_not_many() -> None:
     scanner = MessageScanner()
     scanner.expect_stamps(CYCLE)
     for number in (0, 1, 3, 4, 0, 1):

@@ -128,7 +128,7 @@ def test_every_publish_has_its_own_reply_and_its_place_as_payload(
     assert one.heard() == expected
 
 
-def test_no_more_are_outstanding_than_the_window_allows(line: OpenLine, asks: Asks) -> None:
+def test_no_more_are_outstanding_than_window_allows(line: OpenLine, asks: Asks) -> None:
     one = line(ack(0, 1), ack(1, 2))
     one.deadline_ns = deadline_after(0.5)
     with pytest.raises(BenchError, match=r"in time \(2 of 50 answered\)"):
@@ -165,21 +165,21 @@ def test_pings_are_answered_between_frames(line: OpenLine, asks: Asks) -> None:
         (b"\n", "server said"),
     ],
 )
-def test_anything_but_the_expected_ack_fails_the_run(
+def test_anything_but_expected_ack_fails_run(
     line: OpenLine, asks: Asks, answer: bytes, why: str
 ) -> None:
     with pytest.raises(BenchError, match=why):
         line(answer).publish(asks, 2)
 
 
-def test_a_closed_connection_says_how_far_it_came(line: OpenLine, asks: Asks) -> None:
+def test_closed_connection_reports_how_far_it_came(line: OpenLine, asks: Asks) -> None:
     one = line(ack(0, 1))
     one.far.shutdown(socket.SHUT_WR)
     with pytest.raises(BenchError, match=r"closed by the server \(1 of 5 answered\)"):
         one.publish(asks, 5)
 
 
-def test_a_frame_too_large_is_refused_before_anything_is_sent(line: OpenLine) -> None:
+def test_frame_too_large_is_refused_before_anything_is_sent(line: OpenLine) -> None:
     with pytest.raises(BenchError, match="too large"):
         line().publish(encode_asks(["s"], INBOX, 300_000), 1)
 
@@ -199,8 +199,6 @@ def test_values_may_come_in_any_order_but_must_be_those_of_their_keys(line: Open
         (value(0, b"", b"NATS/1.0 404 Message Not Found\r\n\r\n"), "no value: NATS/1.0 404"),
     ],
 )
-def test_anything_but_the_expected_value_fails_the_run(
-    line: OpenLine, answer: bytes, why: str
-) -> None:
+def test_anything_but_expected_value_fails_run(line: OpenLine, answer: bytes, why: str) -> None:
     with pytest.raises(BenchError, match=why):
         line(answer).get(encode_asks(["get.0", "get.1"], INBOX, 0), 2, 10)

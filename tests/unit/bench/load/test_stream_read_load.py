@@ -85,7 +85,7 @@ def read() -> Iterator[Reader]:
         one.close()
 
 
-def test_a_whole_stream_is_read_and_nothing_is_sent_but_opening_and_ping(read: Reader) -> None:
+def test_whole_stream_is_read_and_nothing_is_sent_but_opening_and_ping(read: Reader) -> None:
     assert read([*whole(5), PONG], 5) == b"OPEN|PING\r\n"
 
 
@@ -94,14 +94,14 @@ def test_messages_in_pieces_are_read_alike(read: Reader) -> None:
     assert read([said[at : at + 1] for at in range(len(said))], 3) == b"OPEN|PING\r\n"
 
 
-def test_headers_and_reply_subjects_with_a_domain_are_understood(read: Reader) -> None:
+def test_headers_and_reply_subjects_with_domain_are_understood(read: Reader) -> None:
     plain = stored(reply(1, 1), 0, b"NATS/1.0\r\nA: b\r\n\r\n")
     domain = b"$JS.ACK.hub.hash.S.c.1.2.2.1763263000123456789.0"
     assert read([plain, stored(domain, 1), PONG], 2)
     assert read([plain, stored(domain + b".token", 1), PONG], 2)
 
 
-def test_the_answer_to_the_opening_request_is_no_message(read: Reader) -> None:
+def test_answer_to_opening_request_is_no_message(read: Reader) -> None:
     created = b'MSG in 1 11\r\n{"type":""}\r\n'
     assert read([created, *whole(2), PONG], 2)
 
@@ -112,7 +112,7 @@ def test_every_message_is_acked_on_its_own_subject(read: Reader) -> None:
     assert sent == b"OPEN|" + acks + b"PING\r\n"
 
 
-def test_a_new_request_follows_every_batch(read: Reader) -> None:
+def test_new_request_follows_every_batch(read: Reader) -> None:
     assert read([*whole(5), PONG], 5, request=b"MORE|", batch=2) == b"OPEN|MORE|MORE|PING\r\n"
 
 
@@ -144,11 +144,11 @@ def test_flow_control_and_stalled_heartbeats_are_answered_and_pings_too(read: Re
         ([b"-ERR 'Slow Consumer'\r\n"], "Slow Consumer"),
     ],
 )
-def test_anything_else_fails_the_run(read: Reader, packets: list[bytes], why: str) -> None:
+def test_anything_else_fails_run(read: Reader, packets: list[bytes], why: str) -> None:
     with pytest.raises(BenchError, match=why):
         read(packets, 2)
 
 
-def test_a_read_that_cannot_finish_ends_at_its_deadline(read: Reader) -> None:
+def test_read_that_cannot_finish_ends_at_its_deadline(read: Reader) -> None:
     with pytest.raises(BenchError, match=r"in time \(1 of 2 read\)"):
         read(whole(2)[:1], 2, seconds=0.5)

@@ -47,7 +47,7 @@ def sqlite(command_line: Cli) -> None:
 # -- reading
 
 
-def test_a_fold_of_any_store_is_read(command_line: Cli, store: str) -> None:
+def test_fold_of_any_store_is_read(command_line: Cli, store: str) -> None:
     told = command_line.done("fold", "status", "fold", "--json").json
     assert (told["backend"], told["cursor"], told["entries"]) == (store, 3, 3)
     assert command_line.done("fold", "get", "fold", "a.2", "--raw").raw == b"\xff\x00"
@@ -59,7 +59,7 @@ def test_a_fold_of_any_store_is_read(command_line: Cli, store: str) -> None:
 
 
 @pytest.mark.usefixtures("sqlite")
-def test_values_cannot_drive_a_terminal(command_line: Cli) -> None:
+def test_values_cannot_drive_terminal(command_line: Cli) -> None:
     for words in (
         ("get", "fold", "b.1"),
         ("scan", "fold"),
@@ -85,7 +85,7 @@ def test_sql_reads_and_never_writes(command_line: Cli) -> None:
 
 
 @pytest.mark.usefixtures("sqlite")
-def test_what_is_not_there_is_said_in_one_line(command_line: Cli) -> None:
+def test_not_there_is_reported_in_one_line(command_line: Cli) -> None:
     assert "no key zz" in command_line.refused("fold", "get", "fold", "zz")
     for word in ("status", "ls", "scan", "compact"):
         assert "no such fold" in command_line.refused("fold", word, "missing")
@@ -96,7 +96,7 @@ def test_what_is_not_there_is_said_in_one_line(command_line: Cli) -> None:
 # -- copies
 
 
-def test_an_artifact_makes_the_same_fold_in_any_store(command_line: Cli, store: str) -> None:
+def test_artifact_makes_the_same_fold_in_any_store(command_line: Cli, store: str) -> None:
     told = command_line.done(
         "fold", "export", "fold", "copy", "--form", "append-log", "--json"
     ).json
@@ -109,7 +109,7 @@ def test_an_artifact_makes_the_same_fold_in_any_store(command_line: Cli, store: 
         assert ran.json["agree"] is True
 
 
-def test_an_object_store_keeps_the_newest(command_line: Cli, store: str) -> None:
+def test_object_store_keeps_the_newest(command_line: Cli, store: str) -> None:
     place = f"file://{command_line.directory}/far/folds"
     assert (
         command_line.done("fold", "export", "fold", place, "--json").json["outcome"] == "published"
@@ -123,7 +123,7 @@ def test_an_object_store_keeps_the_newest(command_line: Cli, store: str) -> None
 
 @pytest.mark.sockets
 @pytest.mark.usefixtures("sqlite")
-def test_settings_of_an_object_store_are_taken_from_the_command_line(command_line: Cli) -> None:
+def test_settings_of_object_store_are_taken_from_command_line(command_line: Cli) -> None:
     with s3_server() as s3:
         options = s3.options()
         options["client.allow_http"] = str(options.pop("client_options")["allow_http"]).lower()
@@ -137,7 +137,7 @@ def test_settings_of_an_object_store_are_taken_from_the_command_line(command_lin
     assert "key=value" in command_line("fold", "export", "fold", place, "--storage-option=x").err
 
 
-def test_a_fold_is_converted(command_line: Cli, store: str) -> None:
+def test_fold_is_converted(command_line: Cli, store: str) -> None:
     for number, other in enumerate(STORES):
         dest = f"made-{number}"
         command_line.done("fold", "convert", "fold", dest, "--backend", other)
@@ -146,7 +146,7 @@ def test_a_fold_is_converted(command_line: Cli, store: str) -> None:
     assert "exists" in reason
 
 
-def test_copies_that_differ_are_told(command_line: Cli, store: str) -> None:
+def test_copies_that_differ_are_reported(command_line: Cli, store: str) -> None:
     command_line.done("fold", "export", "fold", "copy")
     with store_named(store).open(command_line.directory / "fold") as fold:
         fold.apply([KvUpdate(Op.PUT, "a.1", b"other", 1)], WatchCursor.of(3))
@@ -195,7 +195,7 @@ def test_compacting_gives_space_back_and_keeps_everything(command_line: Cli, sto
     assert "now" in command_line.done("fold", "compact", "fold").out
 
 
-def test_a_log_is_shown_record_by_record(command_line: Cli) -> None:
+def test_log_is_shown_record_by_record(command_line: Cli) -> None:
     path = command_line.directory / "log"
     with AppendLogSnapshot.open(path) as fold:
         fold.apply([KvUpdate(Op.PUT, "a", b"v", 1)], WatchCursor.of(1))
@@ -208,7 +208,7 @@ def test_a_log_is_shown_record_by_record(command_line: Cli) -> None:
     assert "put a @ 1: v" in command_line.done("fold", "dump", "log").out
 
 
-def test_a_log_that_ends_badly_is_shown_up_to_there(command_line: Cli) -> None:
+def test_log_that_ends_badly_is_shown_up_to_there(command_line: Cli) -> None:
     path = command_line.directory / "log"
     with AppendLogSnapshot.open(path) as fold:
         fold.apply([KvUpdate(Op.PUT, "a", b"v", 1)], WatchCursor.of(1))

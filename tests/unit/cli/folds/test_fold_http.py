@@ -35,7 +35,7 @@ async def asked(where: tuple[str, int], request: bytes) -> tuple[int, bytes]:
     return int(head.split()[1]), body
 
 
-async def test_health_and_metrics_of_a_fold() -> None:
+async def test_health_and_metrics_of_fold() -> None:
     gate = Gate()
     script = Script([[put("a", b"1", 3), CaughtUp(), gate, OperationFailed("lost")]])
     monitor = FoldMonitor(options(max_lag=1_000))
@@ -63,7 +63,7 @@ async def test_health_and_metrics_of_a_fold() -> None:
         assert (code, json.loads(body)["status"]) == (503, "unavailable")
 
 
-async def test_a_port_that_is_taken_is_a_failure() -> None:
+async def test_port_that_is_taken_is_failure() -> None:
     server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
     monitor = FoldMonitor(options(http=server.sockets[0].getsockname()))
     fold = Fold.open(ScriptedBucket(Script([[CaughtUp()]])), backend="memory")  # type: ignore[arg-type]
@@ -73,7 +73,7 @@ async def test_a_port_that_is_taken_is_a_failure() -> None:
                 pass
 
 
-def test_an_address_is_a_port_or_a_host_and_a_port() -> None:
+def test_address_is_port_or_host_and_port() -> None:
     assert address("9400") == ("127.0.0.1", 9400)
     assert address("0.0.0.0:9400") == ("0.0.0.0", 9400)
     assert address("[::1]:9400") == ("::1", 9400)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 HERE = (Address("127.0.0.1"),)
 
 
-def test_the_login_is_the_same_everywhere(tmp_path: Path) -> None:
+def test_login_is_the_same_everywhere(tmp_path: Path) -> None:
     seed = encode_seed(KeyKind.USER, bytes(range(32)))
     (tmp_path / "nkey").write_text(f"# a comment\n{seed}\n")
     logins = {
@@ -34,7 +34,7 @@ def test_the_login_is_the_same_everywhere(tmp_path: Path) -> None:
         assert config.tls is None
 
 
-def test_a_login_that_was_given_counts_before_that_of_the_address() -> None:
+def test_login_that_was_given_counts_before_that_of_address() -> None:
     config = config_of(ServerTarget(server="nats://a:b@127.0.0.1", token="t"))
     assert config.credentials == Credentials(token="t")
 
@@ -49,6 +49,6 @@ def test_domain_inbox_and_tls_are_the_same_everywhere() -> None:
     assert config.addresses[0].tls
 
 
-def test_an_address_that_is_none_is_misuse() -> None:
+def test_address_that_is_none_is_misuse() -> None:
     with pytest.raises(Misuse, match="nats://"):
         config_of(ServerTarget(server="http://127.0.0.1"))

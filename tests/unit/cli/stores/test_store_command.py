@@ -116,7 +116,7 @@ def harm(path: Path, at: int | None = None) -> None:
 # -- looking
 
 
-def test_a_sound_store_verifies_and_is_described(
+def test_sound_store_verifies_and_is_described(
     made: Made, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = made.files()
@@ -137,7 +137,7 @@ def test_tables_show_blocks_subjects_and_state(
         assert word in shown
 
 
-def test_every_damaged_byte_of_a_block_is_found(
+def test_every_damaged_byte_of_block_is_found(
     plain: Made, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = plain.directory / "1.blk"
@@ -150,7 +150,7 @@ def test_every_damaged_byte_of_a_block_is_found(
         harm(path, at)
 
 
-def test_looking_at_a_damaged_store_changes_nothing(
+def test_looking_at_damaged_store_changes_nothing(
     made: Made, capsys: pytest.CaptureFixture[str]
 ) -> None:
     harm(made.directory / "1.blk")
@@ -160,14 +160,14 @@ def test_looking_at_a_damaged_store_changes_nothing(
     assert made.files() == before
 
 
-def test_a_missing_block_is_found(plain: Made, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_block_is_found(plain: Made, capsys: pytest.CaptureFixture[str]) -> None:
     (plain.directory / "2.blk").unlink()
     code, store = told(capsys, "verify", str(plain.directory))
     assert code == command.EXIT_DAMAGED
     assert store["damaged"] != []
 
 
-def test_a_missing_end_is_found(plain: Made, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_end_is_found(plain: Made, capsys: pytest.CaptureFixture[str]) -> None:
     newest = max(plain.directory.glob("*.blk"), key=lambda path: int(path.stem))
     newest.unlink()
     code, store = told(capsys, "verify", str(plain.directory))
@@ -178,7 +178,7 @@ def test_a_missing_end_is_found(plain: Made, capsys: pytest.CaptureFixture[str])
 # -- refusing
 
 
-def test_without_the_key_nothing_is_called_damaged(
+def test_without_key_nothing_is_called_damaged(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = make(tmp_path / "store", KINDS["encrypted"])
@@ -187,7 +187,7 @@ def test_without_the_key_nothing_is_called_damaged(
     assert "no key" in store["failure"]
 
 
-def test_a_key_from_a_file_opens_and_a_wrong_one_does_not(
+def test_key_from_file_opens_and_wrong_one_does_not(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = make(tmp_path / "store", KINDS["encrypted"])
@@ -198,7 +198,7 @@ def test_a_key_from_a_file_opens_and_a_wrong_one_does_not(
     assert told(capsys, *words, str(tmp_path / "wrong"))[0] == command.EXIT_UNUSABLE
 
 
-def test_a_store_that_a_server_holds_is_refused(
+def test_store_that_server_holds_is_refused(
     plain: Made, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for held in (plain.directory, plain.directory.parent):
@@ -213,14 +213,14 @@ def test_a_store_that_a_server_holds_is_refused(
 
 
 @pytest.mark.parametrize("words", [[], ["burn", "x"], ["verify"]])
-def test_a_wrong_command_line_is_a_usage_error(
+def test_wrong_command_line_is_usage_error(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command.run(words) == command.EXIT_USAGE
     assert "usage" in capsys.readouterr().err
 
 
-def test_where_nothing_is_that_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_store_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command.run(["verify", str(tmp_path)]) == command.EXIT_UNUSABLE
     assert "no store" in capsys.readouterr().err
     assert command.run(["verify", str(tmp_path / "x")]) == command.EXIT_UNUSABLE
@@ -229,7 +229,7 @@ def test_where_nothing_is_that_is_said(tmp_path: Path, capsys: pytest.CaptureFix
 # -- repairing
 
 
-def test_a_repair_loses_only_what_was_damaged_and_keeps_the_old_files(
+def test_repair_loses_only_what_was_damaged_and_keeps_old_files(
     made: Made, capsys: pytest.CaptureFixture[str]
 ) -> None:
     whole = made.payloads()
@@ -246,7 +246,7 @@ def test_a_repair_loses_only_what_was_damaged_and_keeps_the_old_files(
     assert told(capsys, "verify", str(made.directory))[0] == 0
 
 
-def test_a_sound_store_is_left_alone_by_repair(
+def test_sound_store_is_left_alone_by_repair(
     made: Made, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = made.files()
@@ -255,7 +255,7 @@ def test_a_sound_store_is_left_alone_by_repair(
     assert made.files() == before
 
 
-def test_a_swap_that_a_crash_cut_short_is_finished(
+def test_swap_that_crash_cut_short_is_finished(
     plain: Made, capsys: pytest.CaptureFixture[str]
 ) -> None:
     whole = plain.payloads()
@@ -308,7 +308,7 @@ def test_compacting_gives_space_back_and_keeps_every_message(
     assert told(capsys, "verify", str(plain.directory))[0] == 0
 
 
-def test_a_damaged_store_is_not_compacted(plain: Made, capsys: pytest.CaptureFixture[str]) -> None:
+def test_damaged_store_is_not_compacted(plain: Made, capsys: pytest.CaptureFixture[str]) -> None:
     harm(plain.directory / "1.blk")
     assert command.run(["compact", str(plain.directory)]) == command.EXIT_UNUSABLE
     assert "repair it first" in capsys.readouterr().err
@@ -317,7 +317,7 @@ def test_a_damaged_store_is_not_compacted(plain: Made, capsys: pytest.CaptureFix
 # -- keys
 
 
-def test_a_store_is_encrypted_anew_under_another_key(
+def test_store_is_reencrypted_under_another_key(
     made: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     whole = made.payloads()
@@ -336,7 +336,7 @@ def test_a_store_is_encrypted_anew_under_another_key(
     assert made.payloads() == whole
 
 
-def test_a_data_key_is_replaced_while_the_servers_key_stays(
+def test_data_key_is_replaced_while_servers_key_stays(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(command.KEY_VARIABLE, SECRET)
@@ -358,7 +358,7 @@ def test_without_any_key_nothing_is_encrypted(
     assert plain.files() == before
 
 
-def test_a_damaged_store_is_not_encrypted_anew(
+def test_damaged_store_is_not_reencrypted(
     plain: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     harm(plain.directory / "1.blk")

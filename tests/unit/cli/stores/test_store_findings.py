@@ -68,7 +68,7 @@ def test_consumers_that_have_delivered_nothing_are_counted(
 
 @pytest.mark.parametrize("name", ["new", "used"])
 @pytest.mark.parametrize("slot", [0, 1])
-def test_damage_in_the_description_of_a_consumer_is_found_and_repaired(
+def test_damage_in_description_of_consumer_is_found_and_repaired(
     stream: Path, name: str, slot: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = stream / "obs" / f"{name}.meta"
@@ -84,7 +84,7 @@ def test_damage_in_the_description_of_a_consumer_is_found_and_repaired(
     assert told(capsys, "verify", str(stream))[0] == 0
 
 
-def test_a_consumer_without_a_description_that_holds_stays_damaged(
+def test_consumer_without_description_that_holds_stays_damaged(
     stream: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for slot in (0, 1):
@@ -95,7 +95,7 @@ def test_a_consumer_without_a_description_that_holds_stays_damaged(
     assert (stream / "obs" / "new.meta").read_bytes() == before
 
 
-def test_a_state_that_its_description_names_and_that_is_missing_is_damage(
+def test_state_that_its_description_names_and_that_is_missing_is_damage(
     stream: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (stream / "obs" / "used.state").unlink()
@@ -104,7 +104,7 @@ def test_a_state_that_its_description_names_and_that_is_missing_is_damage(
     assert any(line.startswith("consumer used: ") for line in found["problems"])
 
 
-def test_a_state_without_a_description_is_what_a_crash_leaves(
+def test_state_without_description_is_what_crash_leaves(
     stream: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (stream / "obs" / "used.meta").unlink()
@@ -114,7 +114,7 @@ def test_a_state_without_a_description_is_what_a_crash_leaves(
 
 
 @pytest.mark.parametrize("slot", [0, 1])
-def test_damage_in_the_description_of_a_stream_without_blocks_is_found_and_repaired(
+def test_damage_in_description_of_stream_without_blocks_is_found_and_repaired(
     stream: Path, slot: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert not list((stream / "msgs").glob("*.blk"))
@@ -126,7 +126,7 @@ def test_damage_in_the_description_of_a_stream_without_blocks_is_found_and_repai
     assert told(capsys, "verify", str(stream))[0] == 0
 
 
-def test_without_any_description_consumers_are_counted_and_not_judged(
+def test_without_any_description_consumers_are_counted_and_not_checked(
     stream: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (stream / "meta").write_bytes(b"nothing")
@@ -136,7 +136,7 @@ def test_without_any_description_consumers_are_counted_and_not_judged(
     assert len([line for line in found["notes"] if "not checked" in line]) == 2
 
 
-def test_a_stream_that_lost_all_its_blocks_is_damaged(
+def test_stream_that_lost_all_its_blocks_is_damaged(
     stream: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     disk = RealDisk.at(stream / "msgs")
@@ -152,7 +152,7 @@ def test_a_stream_that_lost_all_its_blocks_is_damaged(
     assert any("the end" in line for line in found["problems"])
 
 
-def test_a_stream_whose_messages_are_missing_is_damaged(
+def test_stream_without_its_messages_is_damaged(
     stream: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (stream / "msgs").rmdir()
@@ -200,7 +200,7 @@ def test_neighbours_are_no_servers(stream: Path, capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.sockets
-def test_a_tool_that_changes_a_stream_has_it_alone(
+def test_tool_that_changes_stream_has_it_alone(
     stream: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for how, action in (("alone", "verify"), ("shared", "compact"), ("alone", "repair")):
@@ -211,7 +211,7 @@ def test_a_tool_that_changes_a_stream_has_it_alone(
 
 
 @pytest.mark.parametrize("alone", [False, True])
-def test_no_server_starts_on_files_that_a_tool_holds(stream: Path, alone: bool) -> None:
+def test_no_server_starts_on_files_that_tool_holds(stream: Path, alone: bool) -> None:
     server = RealDisk.at(stream.parents[1])
     with held(find_places(stream), alone=alone), pytest.raises(Locked):
         server.lock()

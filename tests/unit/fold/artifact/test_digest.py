@@ -88,14 +88,14 @@ def test_copies_that_were_fed_in_other_batches_have_the_same_notes() -> None:
     assert compare(one.digest.report(), other.digest.report()).agree is True
 
 
-def test_a_note_is_the_digest_of_the_bucket_at_that_revision() -> None:
+def test_note_is_digest_of_bucket_at_that_revision() -> None:
     node = Node().take([1]).follow(2, 2_500, 170)
     there = MemorySnapshot.open()
     there.apply([change(revision) for revision in range(1, 2 * CHECKED + 1)], at(2 * CHECKED))
     assert node.noted[2 * CHECKED] == digest_of(there)
 
 
-def test_copies_that_differ_are_told_apart() -> None:
+def test_copies_that_differ_are_distinguished() -> None:
     one, other = Node().take([1]).follow(2, 1_500, 100), Node().take([1]).follow(2, 900, 100)
     other.store.apply([put("k.odd", b"!", 900)], at(900))
     other.follow(901, 1_500, 100)
@@ -109,7 +109,7 @@ def test_only_so_many_notes_are_kept() -> None:
     assert max(node.noted) == (CHECKPOINTS_MAX + 2) * CHECKED
 
 
-def test_nothing_is_noted_on_the_way_to_what_is_there() -> None:
+def test_nothing_is_noted_on_way_to_what_is_there() -> None:
     node = Node()
     node.follow(500, 1_500, 100)  # the bucket has forgotten what was before
     assert node.noted == {}
@@ -118,7 +118,7 @@ def test_nothing_is_noted_on_the_way_to_what_is_there() -> None:
     assert node.digest.report().is_exact
 
 
-def test_a_message_that_was_dropped_before_it_was_read_stops_the_notes_until_all_is_read() -> None:
+def test_message_that_was_dropped_before_it_was_read_stops_notes_until_all_is_read() -> None:
     node = Node().take([1]).follow(2, 990, 100)
     node.take([*range(990, 995), *range(997, 1_200)], pending=7)
     assert node.noted == {}
@@ -126,7 +126,7 @@ def test_a_message_that_was_dropped_before_it_was_read_stops_the_notes_until_all
     assert set(node.noted) == {2 * CHECKED}
 
 
-def test_a_part_of_a_bucket_is_exact_when_nothing_is_left_to_read() -> None:
+def test_part_of_bucket_is_exact_when_nothing_is_left_to_read() -> None:
     node = Node(PART).take([1]).follow(2, 1_500, 100)
     assert node.noted == {}
     assert not node.digest.report().is_exact
@@ -139,7 +139,7 @@ def test_a_part_of_a_bucket_is_exact_when_nothing_is_left_to_read() -> None:
     "repair",
     [[delete("k.1")], [put("k.1", b"", 5)], [put("k.2", b"", 1_402), put("k.1", b"", 1_401)]],
 )
-def test_a_repair_makes_the_notes_void(repair: list[KvUpdate]) -> None:
+def test_repair_makes_notes_void(repair: list[KvUpdate]) -> None:
     node = Node().take([1]).follow(2, 1_400, 100)
     assert node.noted
     node.store.apply(repair, at(1_500))
@@ -169,7 +169,7 @@ def test_copies_of_something_else_are_not_compared(other: DigestReport) -> None:
     assert compare(mine, other).agree is None
 
 
-def test_what_a_term_is_does_not_change() -> None:
+def test_meaning_of_term_is_fixed() -> None:
     with MemorySnapshot.open() as store:
         store.apply([KvUpdate(Op.PUT, "node.a", b"hello", 1), put("b", b"", token=b"01")], at(1))
         assert digest_of(store) == (
@@ -177,7 +177,7 @@ def test_what_a_term_is_does_not_change() -> None:
         )
 
 
-def test_a_store_that_changes_has_no_digest() -> None:
+def test_store_that_changes_has_no_digest() -> None:
     class Moving(MemorySnapshot):
         @property
         def cursor(self) -> WatchCursor:
@@ -188,12 +188,12 @@ def test_a_store_that_changes_has_no_digest() -> None:
         digest_of(Moving.open())
 
 
-def test_a_digest_wraps_around() -> None:
+def test_digest_wraps_around() -> None:
     assert as_hex(-1) == "ff" * 32
     assert as_hex(1 << 256) == "00" * 32
 
 
-def test_an_entry_is_hashed_with_its_version() -> None:
+def test_entry_is_hashed_with_its_version() -> None:
     from penstock.fold.artifact.digest import Terms
 
     terms = Terms()

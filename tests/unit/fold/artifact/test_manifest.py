@@ -44,21 +44,21 @@ def with_path(path: str) -> bytes:
     return changed(files=[{"path": path, "size": 46, "blake3": DIGEST}])
 
 
-def test_a_manifest_has_exactly_these_bytes() -> None:
+def test_manifest_has_exactly_these_bytes() -> None:
     from blake3 import blake3
 
     assert MANIFEST.encode() == TEXT.encode()
     assert blake3(MANIFEST.encode()).hexdigest()[:16] == "eb55ef3d2319521d"
 
 
-def test_what_is_written_is_read() -> None:
+def test_written_records_are_read() -> None:
     assert decode_manifest(TEXT.encode()) == MANIFEST
     assert MANIFEST.cursor == WatchCursor.of(4)
     assert decode_manifest(changed(cursor_hex="")).cursor == WatchCursor.NONE
 
 
 @pytest.mark.parametrize("size", range(len(TEXT)))
-def test_a_manifest_that_was_cut_off_is_invalid(size: int) -> None:
+def test_manifest_that_was_cut_off_is_invalid(size: int) -> None:
     with pytest.raises(ArtifactInvalid):
         decode_manifest(TEXT.encode()[:size])
 
@@ -78,7 +78,7 @@ def test_a_manifest_that_was_cut_off_is_invalid(size: int) -> None:
         changed(created_at_unix="now"),
     ],
 )
-def test_a_manifest_that_is_not_as_it_should_be_is_invalid(data: bytes) -> None:
+def test_manifest_that_is_not_as_it_should_be_is_invalid(data: bytes) -> None:
     with pytest.raises(ArtifactInvalid):
         decode_manifest(data)
 
@@ -103,11 +103,11 @@ def test_a_manifest_that_is_not_as_it_should_be_is_invalid(data: bytes) -> None:
         "data/a\0b",
     ],
 )
-def test_a_path_that_is_not_plainly_below_data_is_invalid(path: str) -> None:
+def test_path_that_is_not_plainly_below_data_is_invalid(path: str) -> None:
     with pytest.raises(ArtifactInvalid, match="path"):
         decode_manifest(with_path(path))
 
 
 @pytest.mark.parametrize("path", ["data/a", "data/.hidden", "data/a/b/c", "data/...", "data/ü"])
-def test_a_path_plainly_below_data_is_taken(path: str) -> None:
+def test_path_plainly_below_data_is_taken(path: str) -> None:
     assert decode_manifest(with_path(path)).files[0].path == path

@@ -36,7 +36,7 @@ def exported(place: Path, count: int, *, identity: str = "KV_B@1", late: int = 0
 
 
 @pytest.mark.parametrize("kind", [AppendLogSnapshot, SqliteSnapshot])
-def test_all_shards_together_are_the_fold(tmp_path: Path, kind: type[SnapshotStore]) -> None:
+def test_all_shards_together_are_fold(tmp_path: Path, kind: type[SnapshotStore]) -> None:
     artifacts = exported(tmp_path, 3, late=10)
     with import_shards(kind, artifacts, tmp_path / "store") as store:
         assert sorted(contents(store)) == sorted(KEYS)
@@ -70,5 +70,5 @@ def test_prefixes_that_overlap_or_look_alike_are_refused(prefixes: list[str]) ->
     assert len({shard.name for shard in shards}) == len(prefixes)
 
 
-def test_a_scope_by_hash_covers_no_key() -> None:
+def test_scope_by_hash_covers_no_key() -> None:
     assert not any(key.startswith(shard.scope) for shard in by_hash(4) for key in KEYS)

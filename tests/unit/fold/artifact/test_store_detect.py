@@ -27,7 +27,7 @@ def kind(request: pytest.FixtureRequest) -> type[SnapshotStore]:
     return found
 
 
-def test_a_store_is_known_by_its_contents(kind: type[SnapshotStore], tmp_path: Path) -> None:
+def test_store_is_known_by_its_contents(kind: type[SnapshotStore], tmp_path: Path) -> None:
     with kind.open(tmp_path / "fold") as store:
         store.apply([put("a", b"1", 1)], at(1))
         store.export_to(tmp_path / "artifact")
@@ -59,7 +59,7 @@ def test_another_process_reads_what_is_being_written(
         assert reader.cursor == at(2)
 
 
-def test_what_is_no_fold_is_named_and_left_alone(tmp_path: Path) -> None:
+def test_invalid_fold_is_named_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("hello")
     for path, reason in (
         (tmp_path / "nothing", "no such fold"),
@@ -71,7 +71,7 @@ def test_what_is_no_fold_is_named_and_left_alone(tmp_path: Path) -> None:
     assert sorted(one.name for one in tmp_path.iterdir()) == ["text"]
 
 
-def test_an_artifact_is_no_fold_yet(kind: type[SnapshotStore], tmp_path: Path) -> None:
+def test_artifact_is_no_fold_yet(kind: type[SnapshotStore], tmp_path: Path) -> None:
     with kind.open(tmp_path / "fold") as store:
         store.export_to(tmp_path / "artifact")
     with pytest.raises(FoldStoreError, match="imported first"):

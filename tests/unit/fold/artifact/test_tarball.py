@@ -55,7 +55,7 @@ def with_more(tar: bytes, target: Path, member: tarfile.TarInfo) -> Path:
     return target
 
 
-def test_a_tar_tells_nothing_of_where_and_when_it_was_made(made: Path, tmp_path: Path) -> None:
+def test_tar_has_no_path_or_time_of_its_machine(made: Path, tmp_path: Path) -> None:
     first = packed(made, tmp_path / "1")
     for path in made.rglob("*"):
         os.utime(path, (1, 1))
@@ -66,16 +66,14 @@ def test_a_tar_tells_nothing_of_where_and_when_it_was_made(made: Path, tmp_path:
     assert names == ["MANIFEST.json", "EXTRA.json", "data", "data/fold.snap"]
 
 
-def test_what_is_packed_comes_out(made: Path, tmp_path: Path) -> None:
+def test_packed_messages_unpack(made: Path, tmp_path: Path) -> None:
     packed(made, tmp_path / "tar")
     unpack(tmp_path / "tar", pointer(made), tmp_path / "out")
     for name in ("MANIFEST.json", "EXTRA.json", "data/fold.snap"):
         assert (tmp_path / "out" / name).read_bytes() == (made / name).read_bytes()
 
 
-def test_names_may_begin_with_a_dot_and_modes_are_not_taken_over(
-    made: Path, tmp_path: Path
-) -> None:
+def test_names_may_begin_with_dot_and_modes_are_not_taken_over(made: Path, tmp_path: Path) -> None:
     def spell(member: tarfile.TarInfo) -> None:
         member.name = f"./{member.name}"
         member.mode = 0o6777
@@ -112,14 +110,14 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.
     ],
     ids=lambda more: f"{more.type.decode()} {more.name}",
 )
-def test_what_is_not_declared_is_refused(made: Path, tmp_path: Path, more: tarfile.TarInfo) -> None:
+def test_not_declared_is_refused(made: Path, tmp_path: Path, more: tarfile.TarInfo) -> None:
     tar = with_more(packed(made, tmp_path / "tar"), tmp_path / "theirs", more)
     with pytest.raises(ArtifactInvalid):
         unpack(tar, pointer(made), tmp_path / "inner" / "out")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "inner", "tar", "theirs"]
 
 
-def test_a_link_in_place_of_a_declared_file_is_refused(made: Path, tmp_path: Path) -> None:
+def test_link_in_place_of_declared_file_is_refused(made: Path, tmp_path: Path) -> None:
     def link(member: tarfile.TarInfo) -> None:
         if member.name == "data/fold.snap":
             member.type, member.linkname, member.size = tarfile.SYMTYPE, "/etc/passwd", 0
@@ -130,7 +128,7 @@ def test_a_link_in_place_of_a_declared_file_is_refused(made: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", ["MANIFEST.json", "data/fold.snap"])
-def test_what_is_declared_must_be_there(made: Path, tmp_path: Path, name: str) -> None:
+def test_declared_entries_exist(made: Path, tmp_path: Path, name: str) -> None:
     def hide(member: tarfile.TarInfo) -> None:
         if member.name == name:
             member.name, member.size = "EXTRA.json", 0

@@ -42,7 +42,7 @@ def store() -> Iterator[MemorySnapshot]:
         yield opened
 
 
-def test_a_table_has_every_entry_in_order(store: MemorySnapshot) -> None:
+def test_table_has_every_entry_in_order(store: MemorySnapshot) -> None:
     table = to_table(store)
     assert table.column_names == ["key", "value", "revision", "version"]
     assert table.column("key").to_pylist() == [entry.key for entry in store.range()]
@@ -56,7 +56,7 @@ def test_batches_are_made_as_they_are_asked_for(store: MemorySnapshot) -> None:
     assert [batch.num_rows for batch in reader] == [10, 10, 5]
 
 
-def test_an_empty_range_has_the_columns_all_the_same(store: MemorySnapshot) -> None:
+def test_empty_range_has_columns_anyway(store: MemorySnapshot) -> None:
     assert to_table(store, "none.").schema == to_table(store).schema
     assert to_table(store, "none.").num_rows == 0
 
@@ -69,7 +69,7 @@ def test_decoded_values_are_structs_and_null_where_they_cannot_be_read(
     assert values[-1] is None
 
 
-def test_the_type_of_values_can_be_given(store: MemorySnapshot) -> None:
+def test_type_of_values_can_be_given(store: MemorySnapshot) -> None:
     wanted = pyarrow.struct([("cores", pyarrow.int16())])
     table = to_table(store, "n.", codec=Json(Node), value_type=wanted)
     assert table.schema.field("value").type == wanted
@@ -84,7 +84,7 @@ def test_frames_have_the_same_rows(store: MemorySnapshot) -> None:
     assert to_polars(store)["key"].to_list() == keys
 
 
-def test_a_parquet_file_has_the_same_rows(store: MemorySnapshot, tmp_path: Path) -> None:
+def test_parquet_file_has_the_same_rows(store: MemorySnapshot, tmp_path: Path) -> None:
     import pyarrow.parquet
 
     write_parquet(store, tmp_path / "fold.parquet", rows=10)
@@ -99,7 +99,7 @@ def test_a_parquet_file_has_the_same_rows(store: MemorySnapshot, tmp_path: Path)
         (to_pandas, "pandas", "install pandas"),
     ],
 )
-def test_a_package_that_is_missing_is_asked_for(
+def test_package_that_is_missing_is_asked_for(
     make: Callable[[MemorySnapshot], object],
     package: str,
     what: str,

@@ -48,13 +48,13 @@ def noted(path: Path) -> list[tuple[str, int, int]]:
         db.close()
 
 
-def test_every_change_is_handed_over_also_one_that_is_overwritten_in_its_batch(path: Path) -> None:
+def test_every_change_is_delivered_also_one_that_is_overwritten_in_its_batch(path: Path) -> None:
     with SqliteSnapshot.open(path, tables=NOTED) as store:
         store.apply([put("a", b"1", 1), put("a", b"2", 2), delete("b", 3)], at(3))
     assert noted(path) == [("a", 1, 1), ("a", 1, 2), ("b", 2, 3)]
 
 
-def test_what_was_handed_over_is_not_again_when_the_bucket_is_read_anew(path: Path) -> None:
+def test_delivered_updates_are_not_repeated_when_bucket_is_read_again(path: Path) -> None:
     for _ in range(2):
         with SqliteSnapshot.open(path, tables=NOTED) as store:
             store.apply([put("a", b"1", 1), put("b", b"2", 2)], at(2))
@@ -64,7 +64,7 @@ def test_what_was_handed_over_is_not_again_when_the_bucket_is_read_anew(path: Pa
     assert noted(path) == [("a", 1, 1), ("b", 1, 2), ("c", 1, 3), ("a", 2, -1)]
 
 
-def test_what_a_repair_found_in_no_order_is_handed_over_once(path: Path) -> None:
+def test_unordered_findings_of_repair_are_delivered_once(path: Path) -> None:
     with SqliteSnapshot.open(path, tables=NOTED) as store:
         store.apply([put("a", b"", 1), put("b", b"", 2)], at(2))
         store.apply([put("a", b"", 9)], at(2))  # in order of keys, under the old cursor
@@ -88,7 +88,7 @@ def test_what_a_repair_found_in_no_order_is_handed_over_once(path: Path) -> None
         lambda tx: tx.execute("ALTER TABLE data ADD COLUMN mine"),
     ],
 )
-def test_a_failure_takes_everything_back(path: Path, fail: Callable[[Transaction], object]) -> None:
+def test_failure_takes_everything_back(path: Path, fail: Callable[[Transaction], object]) -> None:
     failing = True
 
     def apply(tx: Transaction, updates: Sequence[KvUpdate]) -> None:
@@ -106,7 +106,7 @@ def test_a_failure_takes_everything_back(path: Path, fail: Callable[[Transaction
     assert noted(path) == [("a", 1, 1)]
 
 
-def test_the_entries_of_the_batch_are_there_to_be_read(path: Path) -> None:
+def test_entries_of_batch_are_there_to_be_read(path: Path) -> None:
     seen: list[object] = []
 
     def look(tx: Transaction, updates: Sequence[KvUpdate]) -> None:
@@ -117,7 +117,7 @@ def test_the_entries_of_the_batch_are_there_to_be_read(path: Path) -> None:
     assert seen == [("a", b"1")]
 
 
-def test_another_log_empties_the_tables_and_counts_from_the_start(path: Path) -> None:
+def test_another_log_empties_tables_and_counts_from_the_start(path: Path) -> None:
     with SqliteSnapshot.open(path, tables=NOTED) as store:
         store.apply([put("a", b"1", 7)], at(7), meta=SnapshotMeta("one"))
         store.apply([], at(8), meta=SnapshotMeta("one", seen_evicting=True))
@@ -128,7 +128,7 @@ def test_another_log_empties_the_tables_and_counts_from_the_start(path: Path) ->
     assert noted(path) == [("a", 1, 1)]
 
 
-def test_without_a_reset_another_log_is_refused(path: Path) -> None:
+def test_without_reset_another_log_is_refused(path: Path) -> None:
     with SqliteSnapshot.open(path, tables=Tables(note, create=create)) as store:
         store.apply([put("a", b"1", 7)], at(7), meta=SnapshotMeta("one"))
         with pytest.raises(FoldStoreError, match="no reset"):
@@ -139,7 +139,7 @@ def test_without_a_reset_another_log_is_refused(path: Path) -> None:
         assert store.meta.identity == "one"
 
 
-def test_a_cleared_fold_has_empty_tables(path: Path) -> None:
+def test_cleared_fold_has_empty_tables(path: Path) -> None:
     with SqliteSnapshot.open(path, tables=NOTED) as store:
         store.apply([put("a", b"1", 7)], at(7))
         store.clear()
@@ -148,7 +148,7 @@ def test_a_cleared_fold_has_empty_tables(path: Path) -> None:
     assert noted(path) == [("a", 1, 7)]
 
 
-def test_tables_that_come_later_are_given_the_entries_once(path: Path) -> None:
+def test_tables_that_come_later_are_given_entries_once(path: Path) -> None:
     with SqliteSnapshot.open(path) as store:
         other = put("c", b"", token=b"0123456789")
         store.apply([put("b", b"1", 1), put("a", b"2", 2), other], at(3))
@@ -165,7 +165,7 @@ def test_tables_that_come_later_are_given_however_many_entries_there_are(path: P
     assert [revision for _, _, revision in noted(path)] == list(range(1, 2_501))
 
 
-def test_tables_go_with_an_artifact(path: Path, tmp_path: Path) -> None:
+def test_tables_go_with_artifact(path: Path, tmp_path: Path) -> None:
     with SqliteSnapshot.open(path, tables=NOTED) as store:
         store.apply([put("a", b"1", 1)], at(1))
         store.export_to(tmp_path / "artifact")
@@ -175,7 +175,7 @@ def test_tables_go_with_an_artifact(path: Path, tmp_path: Path) -> None:
     assert noted(copy) == [("a", 1, 1), ("b", 1, 2)]
 
 
-def test_a_fold_with_tables_takes_no_change_without_them(path: Path) -> None:
+def test_fold_with_tables_takes_no_change_without_them(path: Path) -> None:
     with SqliteSnapshot.open(path, tables=NOTED) as store:
         store.apply([put("a", b"1", 1)], at(1))
     with SqliteSnapshot.open(path) as store:
@@ -190,7 +190,7 @@ def test_a_fold_with_tables_takes_no_change_without_them(path: Path) -> None:
     assert noted(path) == [("a", 1, 1), ("b", 1, 3)]
 
 
-def test_tables_of_everything_are_not_taken_for_those_of_a_part(path: Path, tmp_path: Path) -> None:
+def test_tables_of_everything_are_not_taken_for_those_of_part(path: Path, tmp_path: Path) -> None:
     with SqliteSnapshot.open(path, tables=NOTED) as store:
         meta = SnapshotMeta("KV_b@1", ("",))
         store.apply([put("a.1", b"1", 1), put("b.1", b"1", 2)], at(2), meta=meta)
@@ -204,7 +204,7 @@ def test_tables_of_everything_are_not_taken_for_those_of_a_part(path: Path, tmp_
     assert noted(copy) == [("a.1", 1, 1)]
 
 
-def test_a_transaction_ends_with_the_function_it_was_given_to(path: Path) -> None:
+def test_transaction_ends_with_function_it_was_given_to(path: Path) -> None:
     kept: list[Transaction] = []
     with SqliteSnapshot.open(path, tables=Tables(lambda tx, _: kept.append(tx))) as store:
         store.apply([put("a", b"1", 1)], at(1))

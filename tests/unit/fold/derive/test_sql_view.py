@@ -40,7 +40,7 @@ def store(path: Path) -> Iterator[SqliteSnapshot]:
         yield opened
 
 
-def test_entries_are_a_view(store: SqliteSnapshot, path: Path) -> None:
+def test_entries_are_view(store: SqliteSnapshot, path: Path) -> None:
     with FoldSql.open(path) as sql:
         assert sql.query("SELECT key, text, revision, created FROM entries ORDER BY key") == [
             ("n.a", '{"region":"eu","cores":4}', 1, 1.5),
@@ -52,14 +52,14 @@ def test_entries_are_a_view(store: SqliteSnapshot, path: Path) -> None:
         assert sql.columns("SELECT key AS k, 1 AS one FROM entries") == ["k", "one"]
 
 
-def test_an_open_reader_sees_what_is_applied(store: SqliteSnapshot, path: Path) -> None:
+def test_open_reader_sees_what_is_applied(store: SqliteSnapshot, path: Path) -> None:
     with FoldSql.open(path) as sql:
         store.apply([put("n.c", b"", 3)], at(3))
         assert sql.query("SELECT count(*) FROM entries") == [(3,)]
         assert sql.query("SELECT size FROM batches ORDER BY rowid") == [(2,), (1,)]
 
 
-def test_a_codec_makes_json_of_what_is_none(path: Path) -> None:
+def test_codec_makes_json_of_what_is_none(path: Path) -> None:
     codec = Zstd(MessagePack())
     with SqliteSnapshot.open(path) as store:
         store.apply([put("a", codec.encode({"n": 7}), 1), put("b", b"bad", 2)], at(2))
@@ -102,7 +102,7 @@ def test_nothing_can_be_changed(store: SqliteSnapshot, path: Path, statement: st
     assert contents(store) == before
 
 
-def test_what_is_no_fold_is_refused(path: Path) -> None:
+def test_invalid_fold_is_refused(path: Path) -> None:
     with pytest.raises(StoreIOError, match="no such fold"):
         FoldSql.open(path)
     path.write_bytes(b"")
@@ -110,7 +110,7 @@ def test_what_is_no_fold_is_refused(path: Path) -> None:
         FoldSql.open(path)
 
 
-def test_a_closed_reader_says_so(store: SqliteSnapshot, path: Path) -> None:
+def test_closed_reader_reports_it(store: SqliteSnapshot, path: Path) -> None:
     sql = FoldSql.open(path)
     sql.close()
     sql.close()

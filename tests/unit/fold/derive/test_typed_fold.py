@@ -61,7 +61,7 @@ def store() -> Iterator[MemorySnapshot]:
     ],
     ids=lambda one: getattr(one, "name", None),
 )
-def test_what_is_encoded_can_be_decoded(codec: Codec[Any], value: object) -> None:
+def test_encoded_values_decode(codec: Codec[Any], value: object) -> None:
     assert codec.decode(codec.encode(value)) == value
 
 
@@ -82,13 +82,13 @@ def test_bytes_of_something_else_are_refused(codec: Codec[Any], data: bytes) -> 
         codec.decode(data)
 
 
-def test_a_value_that_would_grow_too_large_is_refused_unread() -> None:
+def test_value_that_would_grow_too_large_is_refused_unread() -> None:
     bomb = zstandard.compress(bytes(VALUE_BYTES_MAX + 1))
     with pytest.raises(Undecodable, match="at most"):
         Zstd(Raw()).decode(bomb)
 
 
-def test_a_model_of_pydantic_is_a_codec_and_its_errors_quote_no_value() -> None:
+def test_model_of_pydantic_is_codec_and_its_errors_quote_no_value() -> None:
     pydantic = pytest.importorskip("pydantic")
     codec = Pydantic(pydantic.create_model("Machine", region=(str, ...)))
     assert codec.decode(b'{"region": "eu"}').region == "eu"
@@ -98,7 +98,7 @@ def test_a_model_of_pydantic_is_a_codec_and_its_errors_quote_no_value() -> None:
     assert "7777" not in str(told.value)
 
 
-def test_a_view_reads_objects(store: MemorySnapshot) -> None:
+def test_view_reads_objects(store: MemorySnapshot) -> None:
     store.apply([put("a", b'{"region":"eu","cores":4}', 1), put("b", b"bad", 2)], at(2))
     nodes = Typed(store, Json(Node))
     entry = nodes.get("a")
@@ -110,7 +110,7 @@ def test_a_view_reads_objects(store: MemorySnapshot) -> None:
         nodes.get("b")
 
 
-def test_a_range_passes_over_what_cannot_be_read_unless_asked_not_to(store: MemorySnapshot) -> None:
+def test_range_passes_over_what_cannot_be_read_unless_asked_not_to(store: MemorySnapshot) -> None:
     good = b'{"region":"eu"}'
     store.apply(
         [put("a", b"bad", 1), put("b", good, 2), put("c", good, 3), put("d", good, 4)], at(4)
@@ -140,7 +140,7 @@ class Learning:
         return data
 
 
-def test_what_can_be_read_by_now_goes_from_the_list_by_a_retry(store: MemorySnapshot) -> None:
+def test_readable_values_leave_list_by_retry(store: MemorySnapshot) -> None:
     codec = Learning()
     bad = Quarantine(codec)
     store.attach(bad)
@@ -155,7 +155,7 @@ def test_what_can_be_read_by_now_goes_from_the_list_by_a_retry(store: MemorySnap
     assert bad.first(5) == ["b"]
 
 
-def test_a_reason_never_quotes_the_value(store: MemorySnapshot) -> None:
+def test_reason_never_quotes_value(store: MemorySnapshot) -> None:
     class Quoting:
         name = "quoting"
 

@@ -20,7 +20,7 @@ def pending() -> BatchBuffer[KvUpdate]:
     )
 
 
-def test_a_few_large_values_fill_a_batch(pending: BatchBuffer[KvUpdate]) -> None:
+def test_few_large_values_fill_batch(pending: BatchBuffer[KvUpdate]) -> None:
     half = bytes(BATCH_BYTES_MAX // 2)
     pending.receive([put("a", half, 1)], 0.0)
     assert not pending.is_full
@@ -30,7 +30,7 @@ def test_a_few_large_values_fill_a_batch(pending: BatchBuffer[KvUpdate]) -> None
     assert not pending.is_full
 
 
-def test_many_small_values_fill_a_batch(pending: BatchBuffer[KvUpdate]) -> None:
+def test_many_small_values_fill_batch(pending: BatchBuffer[KvUpdate]) -> None:
     pending.receive([put("a", b"", 1)] * 49_999, 0.0)
     assert not pending.is_full
     pending.receive([put("a", b"", 1)], 0.0)

@@ -48,7 +48,7 @@ async def test_values_are_shrunk_and_keys_left_out_before_they_are_stored(
     assert seen == [*updates, put("d", b"1234", 5), put("d", b"x", 6)]
 
 
-async def test_a_keys_only_fold_has_versions_and_no_values(tmp_path: Path) -> None:
+async def test_keys_only_fold_has_versions_and_no_values(tmp_path: Path) -> None:
     script = Script([[put("a", b"1234", 1), put("b", b"2", 2), LIVE]])
     async with folding(script, tmp_path / "fold", keep=KEYS_ONLY) as fold:
         await ready(fold)
@@ -56,7 +56,7 @@ async def test_a_keys_only_fold_has_versions_and_no_values(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("before", [None, KEYS_ONLY, Keep("other", first_two)])
-async def test_a_fold_that_keeps_something_else_is_refused_and_left_alone(
+async def test_fold_that_keeps_something_else_is_refused_and_left_alone(
     before: Keep | None, tmp_path: Path
 ) -> None:
     async with folding(Script([[put("a", b"1", 1), LIVE]]), tmp_path / "fold", keep=before) as fold:
@@ -71,14 +71,14 @@ async def test_a_fold_that_keeps_something_else_is_refused_and_left_alone(
             await again.__aenter__()
 
 
-def test_a_function_needs_a_name() -> None:
+def test_function_needs_name() -> None:
     assert keep_of(None) is None
     assert keep_of(KEYS_ONLY) is KEYS_ONLY
     with pytest.raises(ValueError, match="name"):
         keep_of(lambda update: update.value)
 
 
-async def test_artifacts_and_digests_say_what_was_kept(tmp_path: Path) -> None:
+async def test_artifacts_and_digests_report_what_was_kept(tmp_path: Path) -> None:
     digest = FoldDigest()
     script = Script([[put("a", b"1234", 1), LIVE]])
     fold = folding(script, tmp_path / "fold", keep=first_two, extensions=[digest])
@@ -111,7 +111,7 @@ class Scanned(ScriptedBucket):
 
 
 @pytest.mark.parametrize("keep", [KEYS_ONLY, Keep("mine", first_two)])
-async def test_a_comparison_with_the_bucket_knows_what_was_kept(keep: Keep, tmp_path: Path) -> None:
+async def test_comparison_with_bucket_knows_what_was_kept(keep: Keep, tmp_path: Path) -> None:
     script = Script([[put("a", b"1234", 1), put("b", b"xyz", 2), LIVE]])
     there = [KvEntry("a", b"1234", VersionToken.of(1)), KvEntry("b", b"xyz", VersionToken.of(2))]
     newer = [there[0], KvEntry("b", b"xyz", VersionToken.of(9))]

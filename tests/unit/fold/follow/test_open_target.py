@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_url_ends_in_the_name_of_the_bucket() -> None:
+def test_url_ends_in_name_of_bucket() -> None:
     assert split_bucket_url("nats://u:p@h:4222/b") == ("nats://u:p@h:4222", "b")
     for url in ("nats://h:4222", "nats://h:4222/", "nats://h/a/b"):
         with pytest.raises(ValueError, match="ends in its name"):
             split_bucket_url(url)
 
 
-def test_a_url_and_a_configuration_do_not_go_together() -> None:
+def test_url_and_configuration_do_not_go_together() -> None:
     with pytest.raises(ValueError, match="both"):
         origin_of("nats://h/b", NatsConfig.of())
     assert origin_of("b", NatsConfig.of("nats://h")).name == "b"
@@ -55,7 +55,7 @@ def test_backends_have_names() -> None:
         backend_of("fjall")
 
 
-def test_an_empty_directory_is_no_store(tmp_path: Path) -> None:
+def test_empty_directory_is_no_store(tmp_path: Path) -> None:
     assert not is_there(SqliteSnapshot, tmp_path)
     assert not is_there(SqliteSnapshot, tmp_path / "fold")
     (tmp_path / "fold").write_bytes(b"")
@@ -63,7 +63,7 @@ def test_an_empty_directory_is_no_store(tmp_path: Path) -> None:
     assert is_there(SqliteSnapshot, tmp_path / "fold")
 
 
-async def test_what_a_killed_bootstrap_left_goes_with_the_next_opening(tmp_path: Path) -> None:
+async def test_remains_of_killed_bootstrap_are_removed_at_next_open(tmp_path: Path) -> None:
     left, fresh = (tmp_path / f"{STAGE_PREFIX}{word}" for word in ("left", "fresh"))
     for stage in (left, fresh):
         (stage / "artifact").mkdir(parents=True)

@@ -52,7 +52,7 @@ def log(first: int, last: int, **more: Any) -> LogInfo:
         (HeldEntry(4, False, LOG), log(1, 9, loss_floor=5), FoldStart.EXPIRED),
     ],
 )
-def test_how_a_fold_begins(held: HeldEntry, info: LogInfo, start: FoldStart) -> None:
+def test_how_fold_begins(held: HeldEntry, info: LogInfo, start: FoldStart) -> None:
     assert how_to_start(held, info) is start
 
 
@@ -67,9 +67,7 @@ def test_how_a_fold_begins(held: HeldEntry, info: LogInfo, start: FoldStart) -> 
         (HeldEntry(seen_evicting=True), log(1, 9), ArtifactTrust.TRUE),
     ],
 )
-def test_when_a_listing_is_the_truth(
-    held: HeldEntry, info: LogInfo | None, trust: ArtifactTrust
-) -> None:
+def test_when_listing_is_truth(held: HeldEntry, info: LogInfo | None, trust: ArtifactTrust) -> None:
     assert trust_in_listing(held, info) is trust
 
 
@@ -90,7 +88,7 @@ def test_which_repair_without_artifacts(
         assert plan_repair(mode, trust, has_source=False) is plan
 
 
-def test_with_artifacts_only_a_trusted_listing_is_preferred() -> None:
+def test_with_artifacts_only_trusted_listing_is_preferred() -> None:
     plans = {
         ArtifactTrust.TRUE: RepairPlan.DIFF,
         ArtifactTrust.FALSE: RepairPlan.RESTORE,
@@ -107,7 +105,7 @@ def test_values_of_another_log_do_not_wait_for_what_may_age_out() -> None:
     assert keeps_what_is_listed(FoldStart.EXPIRED, log(5, 9, evicts_current=True))
 
 
-def test_a_mirror_takes_what_is_absent_for_gone() -> None:
+def test_mirror_treats_missing_messages_as_removed() -> None:
     for trust in ArtifactTrust:
         assert plan_repair(Mode.RELIST, trust, has_source=False, mirror=True) is RepairPlan.DIFF
 
@@ -125,13 +123,13 @@ def test_a_mirror_takes_what_is_absent_for_gone() -> None:
         (6, None, False, True, Fate.DELETE),
     ],
 )
-def test_what_becomes_of_a_key(
+def test_outcomes_of_key(
     local: int | None, offered: int | None, is_listed: bool, was_reset: bool, verdict: Fate
 ) -> None:
     assert fate(local, offered, is_listed=is_listed, was_reset=was_reset) is verdict
 
 
-def test_a_log_that_lost_nothing_lists_everything_wherever_it_begins() -> None:
+def test_log_that_lost_nothing_lists_everything_wherever_it_begins() -> None:
     """Overwritten values moved its beginning; a listing is refused only where a value went."""
     held = HeldEntry(cursor=3, is_empty=False, seen_evicting=True)
     for floor, trust in (

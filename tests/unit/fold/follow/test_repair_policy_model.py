@@ -350,7 +350,7 @@ SETTINGS = {
 
 @pytest.mark.parametrize("evicts", [False, True])
 @pytest.mark.parametrize("name", SETTINGS)
-def test_a_fold_is_right_or_says_that_it_is_not(name: str, evicts: bool) -> None:
+def test_fold_is_right_or_reports_that_it_is_not(name: str, evicts: bool) -> None:
     found = counterexample(SETTINGS[name], evicts=evicts)
     assert found is None, "\n".join(map(str, found or []))
 
@@ -480,9 +480,7 @@ MUTANTS: dict[str, tuple[str, Callable[..., Any], str, bool]] = {
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
-def test_a_guard_left_out_lets_a_fold_be_wrong(
-    mutant: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_guard_left_out_lets_fold_be_wrong(mutant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     name, guard, setting, evicts = MUTANTS[mutant]
     monkeypatch.setattr(repair_policy, name, guard)
     assert counterexample(SETTINGS[setting], evicts=evicts) is not None

@@ -52,7 +52,7 @@ def stored(*entries: KvUpdate, cursor: int) -> WatchedStore:
     return store
 
 
-async def test_deletes_are_committed_before_everything_is_read_anew() -> None:
+async def test_deletes_are_committed_before_everything_is_read_again() -> None:
     script = Script([[put("b", b"2", 55), LIVE, END]], lossy(), listed=["b"])
     store = stored(put("a", b"1", 1), put("b", b"1", 2), put("c", b"1", 3), cursor=9)
     seen: list[str] = []
@@ -71,7 +71,7 @@ async def test_deletes_are_committed_before_everything_is_read_anew() -> None:
     assert repairs.kinds == ["relist"]
 
 
-async def test_a_listing_that_fails_stops_the_run_and_changes_nothing() -> None:
+async def test_listing_that_fails_stops_run_and_changes_nothing() -> None:
     script = Script([[END]], lossy(), list_error=OperationFailed("no"))
     store = stored(put("a", b"1", 1), cursor=9)
     with pytest.raises(RepairFailed):
@@ -80,7 +80,7 @@ async def test_a_listing_that_fails_stops_the_run_and_changes_nothing() -> None:
     assert (store.commits, store.cursor, store.count()) == ([], at(9), 1)
 
 
-async def test_a_bucket_made_anew_while_it_is_listed_is_listed_again() -> None:
+async def test_bucket_recreated_while_it_is_listed_is_listed_again() -> None:
     class Restless(Script):
         async def keys(self, prefix: str = "") -> AsyncIterator[str]:
             self.log = lossy(identity="KV_b@3")
@@ -93,7 +93,7 @@ async def test_a_bucket_made_anew_while_it_is_listed_is_listed_again() -> None:
     assert store.count() == 1
 
 
-async def test_a_value_of_another_log_does_not_wait_for_one_that_may_age_out() -> None:
+async def test_value_of_another_log_does_not_wait_for_one_that_may_age_out() -> None:
     log = lossy(identity="KV_b@2", first_seq=1, evicts_current=True)
     script = Script([[LIVE, END]], log, listed=["a"])
     store = stored(put("a", b"1", 1), cursor=9)
@@ -102,7 +102,7 @@ async def test_a_value_of_another_log_does_not_wait_for_one_that_may_age_out() -
     assert store.count() == 0
 
 
-async def test_a_stop_breaks_off_a_repair_and_leaves_the_gap_to_the_next_run() -> None:
+async def test_stop_breaks_off_repair_and_leaves_gap_to_the_next_run() -> None:
     gate = Gate()
 
     class Slow(Script):
@@ -121,7 +121,7 @@ async def test_a_stop_breaks_off_a_repair_and_leaves_the_gap_to_the_next_run() -
     assert (store.commits, store.count(), script.asked) == ([], 1, [])
 
 
-async def test_a_refused_repair_changes_nothing() -> None:
+async def test_refused_repair_changes_nothing() -> None:
     script = Script([[END]], lossy(evicts_current=True))
     store = stored(put("a", b"1", 1), cursor=9)
     with pytest.raises(RepairRefused):
@@ -129,7 +129,7 @@ async def test_a_refused_repair_changes_nothing() -> None:
     assert (script.asked, store.commits, store.cursor) == ([], [], at(9))
 
 
-async def test_after_a_reset_the_cursor_goes_with_the_new_identity_first() -> None:
+async def test_after_reset_cursor_goes_with_new_identity_first() -> None:
     script = Script([[put("b", b"2", 1), LIVE, END]], lossy(identity="KV_b@2", first_seq=1))
     script.listed = ["b"]
     store = stored(put("a", b"1", 1), cursor=9)
@@ -141,7 +141,7 @@ async def test_after_a_reset_the_cursor_goes_with_the_new_identity_first() -> No
 
 
 @pytest.mark.parametrize("error", [CursorExpired, LogReset])
-async def test_a_gap_under_a_live_watch_is_mended_in_place(error: type[WatchError]) -> None:
+async def test_gap_under_live_watch_is_mended_in_place(error: type[WatchError]) -> None:
     details: dict[str, Any] = {"first_seq": 50, "cursor": at(9)}
     if error is LogReset:
         details = {"old_identity": "KV_b@1", "new_identity": "KV_b@2"}
@@ -165,7 +165,7 @@ async def test_a_gap_under_a_live_watch_is_mended_in_place(error: type[WatchErro
     assert script.asked == ["watch 0", "list ", "watch 0", "unwatch"]
 
 
-async def test_data_without_a_cursor_is_repaired_as_if_all_was_lost() -> None:
+async def test_data_without_cursor_is_repaired_as_if_all_was_lost() -> None:
     script = Script([[LIVE, END]], lossy(first_seq=1), listed=["b"])
     store = WatchedStore()
     store.apply([put("a", b"1"), delete("c")], store.cursor)
@@ -173,7 +173,7 @@ async def test_data_without_a_cursor_is_repaired_as_if_all_was_lost() -> None:
     assert store.count() == 0
 
 
-async def test_a_bucket_that_is_gone_is_told() -> None:
+async def test_bucket_that_was_removed_is_reported() -> None:
     class Gone(Script):
         async def log_info(self) -> LogInfo:
             raise BucketNotFound("gone")
@@ -182,7 +182,7 @@ async def test_a_bucket_that_is_gone_is_told() -> None:
         await run(Gone(), store=WatchedStore())
 
 
-async def test_what_may_evict_is_remembered_with_the_first_commit() -> None:
+async def test_eviction_flag_is_recorded_with_first_commit() -> None:
     store = WatchedStore()
     log = lossy(first_seq=1, evicts_current=True)
     await run(Script([[put("a", b"1", 1), LIVE, END]], log), store=store)

@@ -33,9 +33,7 @@ def folding(script: Script, path: Path, name: str = "sqlite") -> Fold:
 
 
 @pytest.mark.parametrize("name", ["append-log", "sqlite", "lmdb", "rocksdb"])
-async def test_what_differs_is_mended_and_what_is_removed_is_kept(
-    name: str, tmp_path: Path
-) -> None:
+async def test_differences_are_repaired_and_removals_kept(name: str, tmp_path: Path) -> None:
     now = [put("a", b"1", 3), put("b", b"2", 9)]
     script = Script([[*now, LIVE], [*now, LIVE]], EVICTING, listed=["b", "a"])
     async with folding(script, tmp_path / "fold", name) as fold:
@@ -60,7 +58,7 @@ async def test_what_differs_is_mended_and_what_is_removed_is_kept(
         (LogInfo(identity="KV_b@1", first_seq=1, last_seq=9, evicts_current=False), ""),
     ],
 )
-async def test_a_resync_ends_the_doubt_about_purged_values(
+async def test_resync_ends_doubt_about_purged_values(
     bucket: LogInfo, after: str, tmp_path: Path
 ) -> None:
     now = [put("a", b"1", 3), put("b", b"2", 9)]
@@ -74,7 +72,7 @@ async def test_a_resync_ends_the_doubt_about_purged_values(
         assert fold.status().doubt == after
 
 
-async def test_a_fold_that_is_as_its_bucket_keeps_nothing_aside(tmp_path: Path) -> None:
+async def test_fold_that_is_as_its_bucket_keeps_nothing_aside(tmp_path: Path) -> None:
     script = Script([[put("a", b"1", 3), LIVE], [put("a", b"1", 3), LIVE]], listed=["a"])
     async with folding(script, tmp_path / "fold") as fold, asyncio.timeout(PATIENCE_SECONDS):
         await ready(fold)
@@ -82,7 +80,7 @@ async def test_a_fold_that_is_as_its_bucket_keeps_nothing_aside(tmp_path: Path) 
     assert (done.removed, done.aside) == (0, None)
 
 
-async def test_a_bucket_that_cannot_be_listed_fails_the_resync_and_not_the_fold(
+async def test_bucket_that_cannot_be_listed_fails_resync_and_not_fold(
     tmp_path: Path,
 ) -> None:
     script = Script([[put("a", b"1", 3), LIVE], [LIVE]], list_error=OperationFailed("no"))
@@ -96,7 +94,7 @@ async def test_a_bucket_that_cannot_be_listed_fails_the_resync_and_not_the_fold(
         await fold.resync()
 
 
-async def test_a_refused_repair_can_be_forced(tmp_path: Path) -> None:
+async def test_refused_repair_can_be_forced(tmp_path: Path) -> None:
     """The last copies that the refusal protects are in the file aside."""
     async with folding(Script([[put("a", b"1", 1), LIVE]]), tmp_path / "fold") as fold:
         await ready(fold)

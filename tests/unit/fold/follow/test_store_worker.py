@@ -11,7 +11,7 @@ from penstock.fold.follow.store_worker import THREADS_MAX, Worker
 from support.following import fold_threads, until
 
 
-async def test_calls_of_a_worker_are_in_order_and_alone() -> None:
+async def test_calls_of_worker_are_in_order_and_alone() -> None:
     worker, done, running = Worker(), list[int](), set[int]()
 
     def work(number: int) -> int:
@@ -26,7 +26,7 @@ async def test_calls_of_a_worker_are_in_order_and_alone() -> None:
     worker.close()
 
 
-async def test_a_worker_that_was_never_used_holds_no_threads() -> None:
+async def test_worker_that_was_never_used_holds_no_threads() -> None:
     unused, used = Worker(), Worker()
     await used.run(lambda: 1)
     used.close()
@@ -34,7 +34,7 @@ async def test_a_worker_that_was_never_used_holds_no_threads() -> None:
     unused.close()
 
 
-async def test_a_call_that_raises_does_not_stop_the_next() -> None:
+async def test_call_that_raises_does_not_stop_the_next() -> None:
     worker = Worker()
     with pytest.raises(ZeroDivisionError):
         await worker.run(lambda: 1 / 0)
@@ -42,7 +42,7 @@ async def test_a_call_that_raises_does_not_stop_the_next() -> None:
     worker.close()
 
 
-async def test_a_worker_that_waits_holds_up_no_other() -> None:
+async def test_worker_that_waits_holds_up_no_other() -> None:
     slow, quick, gate = Worker(), Worker(), threading.Event()
     waiting = asyncio.create_task(slow.run(gate.wait))
     assert await quick.run(lambda: 1) == 1

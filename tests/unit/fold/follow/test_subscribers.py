@@ -11,7 +11,7 @@ from penstock.fold.follow.subscribers import ChangesLost, Subscribers
 from support.folds import put
 
 
-async def test_who_waits_for_a_revision_goes_on_when_it_is_there() -> None:
+async def test_waiter_for_revision_continues_when_it_arrives() -> None:
     subscribers = Subscribers()
     waiting = [asyncio.create_task(subscribers.wait_for(number)) for number in (3, 5)]
     await asyncio.sleep(0)
@@ -25,7 +25,7 @@ async def test_who_waits_for_a_revision_goes_on_when_it_is_there() -> None:
         await subscribers.wait_for(9)
 
 
-async def test_changes_come_from_the_moment_they_were_asked_for() -> None:
+async def test_changes_come_from_moment_they_were_asked_for() -> None:
     subscribers = Subscribers()
     subscribers.committed([put("a", b"1", 1)], 1)
     changes = subscribers.changes()
@@ -36,7 +36,7 @@ async def test_changes_come_from_the_moment_they_were_asked_for() -> None:
     assert [batch async for batch in subscribers.changes()] == []
 
 
-async def test_a_reader_that_does_not_keep_up_is_told_and_holds_nothing_up(
+async def test_reader_that_does_not_keep_up_is_reported_and_holds_nothing_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("penstock.fold.follow.subscribers.CHANGES_WAITING_MAX", 3)

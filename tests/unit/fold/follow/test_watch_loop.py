@@ -40,7 +40,7 @@ def updates(first: int, count: int) -> list[KvUpdate]:
 # -- when a batch is applied
 
 
-async def test_a_full_batch_is_applied() -> None:
+async def test_full_batch_is_applied() -> None:
     store = WatchedStore()
     cursor = await run(Script([[LIVE, *updates(1, 7), END]]), store=store)
     assert store.commits[-3:] == [
@@ -51,13 +51,13 @@ async def test_a_full_batch_is_applied() -> None:
     assert cursor == at(7)
 
 
-async def test_until_it_has_caught_up_a_fold_takes_larger_steps() -> None:
+async def test_until_it_has_caught_up_fold_takes_larger_steps() -> None:
     store = WatchedStore()
     await run(Script([[*updates(1, 6), LIVE, *updates(7, 3), END]]), store=store)
     assert [len(keys) for keys, _ in store.commits] == [5, 1, 3]
 
 
-async def test_a_batch_is_applied_when_its_window_ends() -> None:
+async def test_batch_is_applied_when_its_window_ends() -> None:
     store, stop = WatchedStore(), asyncio.Event()
     script = Script([[LIVE, *updates(1, 2)]])
 
@@ -69,7 +69,7 @@ async def test_a_batch_is_applied_when_its_window_ends() -> None:
     assert store.cursor == at(2)
 
 
-async def test_the_window_begins_with_an_update_that_parse_has_no_use_for() -> None:
+async def test_window_begins_with_update_that_parse_has_no_use_for() -> None:
     """And it moves the cursor: a run of keys that do not matter holds nothing up."""
     store, stop = WatchedStore(), asyncio.Event()
     seen: list[list[Any]] = []
@@ -85,20 +85,20 @@ async def test_the_window_begins_with_an_update_that_parse_has_no_use_for() -> N
     assert (seen, store.cursor, store.count()) == ([], at(2), 2)
 
 
-async def test_catching_up_flushes_and_the_end_of_the_watch_does() -> None:
+async def test_catching_up_flushes_and_the_end_of_watch_does() -> None:
     store = WatchedStore()
     await run(Script([[*updates(1, 1), LIVE, *updates(2, 1), END]]), store=store)
     assert [cursor for _, cursor in store.commits] == [1, 2]
 
 
-async def test_a_watch_that_fails_is_flushed_before_its_error_comes_out() -> None:
+async def test_watch_that_fails_is_flushed_before_its_error_comes_out() -> None:
     store = WatchedStore()
     with pytest.raises(OperationFailed):
         await run(Script([[LIVE, *updates(1, 2), OperationFailed("no")]]), store=store)
     assert store.cursor == at(2)
 
 
-async def test_a_stop_flushes_what_was_received_and_drops_what_was_not() -> None:
+async def test_stop_flushes_what_was_received_and_drops_what_was_not() -> None:
     store, stop, gate = WatchedStore(), asyncio.Event(), Gate()
     script = Script([[LIVE, *updates(1, 2), gate, *updates(3, 1)]])
     running = asyncio.create_task(run(script, store=store, stop=stop))
@@ -109,7 +109,7 @@ async def test_a_stop_flushes_what_was_received_and_drops_what_was_not() -> None
     assert script.asked == ["watch 0", "unwatch"]
 
 
-async def test_a_cancelled_loop_flushes_too() -> None:
+async def test_cancelled_loop_flushes_too() -> None:
     store = WatchedStore()
     script = Script([[LIVE, *updates(1, 2)]])
     running = asyncio.create_task(run(script, store=store))
@@ -120,13 +120,13 @@ async def test_a_cancelled_loop_flushes_too() -> None:
     assert store.cursor == at(2)
 
 
-async def test_a_bookmark_moves_the_cursor_without_data() -> None:
+async def test_bookmark_moves_cursor_without_data() -> None:
     store = WatchedStore()
     await run(Script([[*updates(1, 1), LIVE, Bookmark(at(9)), END]]), store=store)
     assert store.commits == [(["k1"], 1), ([], 9)]
 
 
-async def test_an_update_without_a_revision_is_folded_and_moves_no_cursor() -> None:
+async def test_update_without_revision_is_folded_and_moves_no_cursor() -> None:
     store = WatchedStore()
     events = [put("a", b"1", 4), put("b", b"2"), LIVE, put("c", b"3"), END]
     assert await run(Script([events]), store=store) == at(4)
@@ -136,7 +136,7 @@ async def test_an_update_without_a_revision_is_folded_and_moves_no_cursor() -> N
 # -- what the application sees
 
 
-async def test_apply_comes_before_the_store_and_the_cursor_last() -> None:
+async def test_apply_comes_before_store_and_cursor_last() -> None:
     store = WatchedStore()
     order: list[object] = []
 
@@ -152,7 +152,7 @@ async def test_apply_comes_before_the_store_and_the_cursor_last() -> None:
     assert order == [("apply", 3, 0), ("at", 3, 3), ("apply", 1, 3), ("at", 4, 4)]
 
 
-async def test_an_update_that_cannot_be_parsed_is_kept_and_passed_over() -> None:
+async def test_update_that_cannot_be_parsed_is_kept_and_passed_over() -> None:
     store = WatchedStore()
     seen: list[int] = []
     events = [put("a", b"1", 1), put("b", b"x", 2), put("c", b"3", 3), END]
@@ -166,7 +166,7 @@ async def test_an_update_that_cannot_be_parsed_is_kept_and_passed_over() -> None
     assert store.count() == 3
 
 
-async def test_what_apply_raises_ends_the_watch_and_moves_no_cursor() -> None:
+async def test_exception_of_apply_ends_watch_without_moving_cursor() -> None:
     store = WatchedStore()
 
     def apply(batch: list[KvUpdate]) -> None:
@@ -195,7 +195,7 @@ async def test_apply_can_be_tried_again_until_it_succeeds() -> None:
     assert store.cursor == at(3)
 
 
-async def test_an_application_without_a_store_begins_behind_its_own_cursor() -> None:
+async def test_application_without_store_begins_after_its_cursor() -> None:
     seen: list[str] = []
     reached: list[int] = []
     script = Script([[LIVE, *updates(6, 2), END]])
@@ -209,7 +209,7 @@ async def test_an_application_without_a_store_begins_behind_its_own_cursor() -> 
     assert script.asked[0] == "watch 5"
 
 
-async def test_without_a_store_a_gap_is_an_error_or_all_is_read_anew() -> None:
+async def test_without_store_gap_is_error_or_all_is_read_again() -> None:
     log = LogInfo(identity="KV_b@1", first_seq=8, last_seq=9, evicts_current=False)
     with pytest.raises(RepairRefused):
         await run(Script([[END]], log), cursor=at(5))
@@ -222,7 +222,7 @@ async def test_without_a_store_a_gap_is_an_error_or_all_is_read_anew() -> None:
 
 
 @pytest.mark.parametrize("refusals", [1, FAILURES_MAX - 1])
-async def test_a_refused_batch_stays_in_front_and_is_tried_again(
+async def test_refused_batch_stays_in_front_and_is_tried_again(
     refusals: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("penstock.fold.follow.watch_loop.RETRY_SECONDS_MAX", 0.001)
@@ -243,7 +243,7 @@ async def test_a_refused_batch_stays_in_front_and_is_tried_again(
     assert store.cursor.rank >= 5
 
 
-async def test_a_store_that_keeps_refusing_ends_the_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_store_that_keeps_refusing_ends_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.fold.follow.watch_loop.RETRY_SECONDS_MAX", 0.001)
     store = WatchedStore()
     store.refusals = FAILURES_MAX
@@ -254,7 +254,7 @@ async def test_a_store_that_keeps_refusing_ends_the_watch(monkeypatch: pytest.Mo
     assert store.refusals == 0
 
 
-async def test_a_poisoned_store_is_not_asked_again() -> None:
+async def test_poisoned_store_is_not_asked_again() -> None:
     store = WatchedStore()
     store.refusals, store.error = 2, lambda: StorePoisoned("who knows")
     with pytest.raises(StorePoisoned):
@@ -262,7 +262,7 @@ async def test_a_poisoned_store_is_not_asked_again() -> None:
     assert store.refusals == 1
 
 
-async def test_a_stop_that_cannot_flush_says_only_what_the_store_has() -> None:
+async def test_stop_that_cannot_flush_reports_only_what_store_has() -> None:
     store, stop = WatchedStore(), asyncio.Event()
     script = Script([[LIVE, *updates(1, 3), *updates(4, 1)]])
     running = asyncio.create_task(run(script, store=store, stop=stop))
@@ -301,7 +301,7 @@ async def test_observers_see_each_commit_from_both_sides() -> None:
     assert diary.lines == [("before", ["k1", "k2"], 0), ("after", 2, 2)]
 
 
-async def test_an_observer_that_refuses_holds_the_batch_back(
+async def test_observer_that_refuses_holds_batch_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("penstock.fold.follow.watch_loop.RETRY_SECONDS_MAX", 0.001)
@@ -321,7 +321,7 @@ async def test_an_observer_that_refuses_holds_the_batch_back(
 # -- exports
 
 
-async def test_an_export_has_all_that_was_received_before_it(tmp_path: Path) -> None:
+async def test_export_has_all_that_was_received_before_it(tmp_path: Path) -> None:
     store, stop, exports = WatchedStore(), asyncio.Event(), Exports()
     script = Script([[LIVE, *updates(1, 2)]])
     running = asyncio.create_task(run(script, store=store, stop=stop, exports=exports))
@@ -337,7 +337,7 @@ async def test_an_export_has_all_that_was_received_before_it(tmp_path: Path) -> 
         await exports.export_to(tmp_path / "another")
 
 
-async def test_a_stop_is_served_before_exports_and_events(tmp_path: Path) -> None:
+async def test_stop_is_served_before_exports_and_events(tmp_path: Path) -> None:
     store, stop, exports, gate = WatchedStore(), asyncio.Event(), Exports(), Gate()
     script = Script([[LIVE, *updates(1, 1), gate, *updates(2, 1)]])
     running = asyncio.create_task(run(script, store=store, stop=stop, exports=exports))

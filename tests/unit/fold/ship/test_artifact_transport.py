@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("url", ["{}/there", "file://{}/there", "file://{}/%74here"])
-async def test_a_path_and_a_file_url_are_the_same_place(tmp_path: Path, url: str) -> None:
+async def test_path_and_file_url_are_the_same_place(tmp_path: Path, url: str) -> None:
     manifest = artifact(tmp_path / "a", 5)
     await transport_for(url.format(tmp_path)).upload("k", tmp_path / "a")
     assert await transport_for(f"{tmp_path}/there").manifest("k") == manifest
     assert await artifact_at(f"file://{tmp_path}/there/k").latest() == manifest
 
 
-async def test_a_path_names_an_artifact_by_its_last_part(
+async def test_path_names_artifact_by_its_last_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manifest = artifact(tmp_path / "a", 5)
@@ -38,7 +38,7 @@ async def test_a_path_names_an_artifact_by_its_last_part(
     assert await artifact_at("/no-such-artifact").latest() is None
 
 
-async def test_memory_is_a_place_too(tmp_path: Path) -> None:
+async def test_memory_is_place_too(tmp_path: Path) -> None:
     artifact(tmp_path / "a", 5)
     transport = transport_for("memory:///")
     assert await transport.upload("k", tmp_path / "a") == Published()
@@ -51,7 +51,7 @@ def test_clouds_are_known_by_their_urls(url: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["s3://bucket", "s3://", "file:///", "file:///k", "", "/"])
-def test_an_artifact_needs_a_place_and_a_key(url: str) -> None:
+def test_artifact_needs_place_and_key(url: str) -> None:
     with pytest.raises(ValueError, match="names no artifact"):
         artifact_at(url)
 
@@ -66,7 +66,7 @@ def test_an_artifact_needs_a_place_and_a_key(url: str) -> None:
         ("gs://bucket", {"service_account_key": "secret"}),
     ],
 )
-def test_a_place_that_cannot_be_is_refused_without_its_secrets(
+def test_place_that_cannot_be_is_refused_without_its_secrets(
     url: str, options: dict[str, Any]
 ) -> None:
     with pytest.raises(ValueError) as refused:  # noqa: PT011  the text is looked at below
@@ -74,7 +74,7 @@ def test_a_place_that_cannot_be_is_refused_without_its_secrets(
     assert "secret" not in str(refused.value)
 
 
-async def test_a_store_without_conditional_puts_is_refused_unless_it_will_do(
+async def test_store_without_conditional_puts_is_refused_unless_it_will_do(
     tmp_path: Path,
 ) -> None:
     store = LocalStore(tmp_path / "store", mkdir=True)
@@ -88,7 +88,7 @@ async def test_a_store_without_conditional_puts_is_refused_unless_it_will_do(
     assert await careless.upload("k", tmp_path / "6") == Published()
 
 
-def test_a_missing_library_is_told_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_library_is_reported_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     importing = builtins.__import__
 
     def without(name: str, *rest: object) -> object:

@@ -97,7 +97,7 @@ def setting(tmp_path: Path) -> Iterator[Setting]:
         yield Setting(tmp_path, store)
 
 
-async def test_a_round_publishes_and_says_so(setting: Setting) -> None:
+async def test_round_publishes_and_reports_it(setting: Setting) -> None:
     done = await setting.round()
     assert done is not None
     assert done.outcome == Published()
@@ -117,7 +117,7 @@ async def test_there_is_one_round_in_its_time(setting: Setting) -> None:
     assert again.manifest.cursor == at(6)
 
 
-async def test_a_round_that_is_overtaken_is_done(setting: Setting, tmp_path: Path) -> None:
+async def test_round_that_is_overtaken_is_done(setting: Setting, tmp_path: Path) -> None:
     artifact(tmp_path / "newer", 9)
 
     async def overtake() -> None:
@@ -134,7 +134,7 @@ async def test_a_round_that_is_overtaken_is_done(setting: Setting, tmp_path: Pat
     assert record.completed_cursor_hex == at(5).raw.hex()
 
 
-async def test_a_round_that_cannot_export_is_given_back(setting: Setting) -> None:
+async def test_round_that_cannot_export_is_given_back(setting: Setting) -> None:
     setting.exports.fails = StoreIOError("disk full")
     with pytest.raises(StoreIOError):
         await setting.round()
@@ -143,7 +143,7 @@ async def test_a_round_that_cannot_export_is_given_back(setting: Setting) -> Non
     assert await setting.round() is not None
 
 
-async def test_a_round_that_cannot_upload_is_given_back(setting: Setting) -> None:
+async def test_round_that_cannot_upload_is_given_back(setting: Setting) -> None:
     async def fail() -> None:
         raise TransportError("gone")
 
@@ -156,7 +156,7 @@ async def test_a_round_that_cannot_upload_is_given_back(setting: Setting) -> Non
     assert await setting.round() is not None
 
 
-async def test_a_round_that_is_cancelled_is_given_back(setting: Setting) -> None:
+async def test_round_that_is_cancelled_is_given_back(setting: Setting) -> None:
     begun = asyncio.Event()
 
     async def hang() -> None:
@@ -174,7 +174,7 @@ async def test_a_round_that_is_cancelled_is_given_back(setting: Setting) -> None
     assert await setting.round() is not None
 
 
-async def test_a_scratch_that_is_not_there_gives_the_round_back(setting: Setting) -> None:
+async def test_scratch_that_is_not_there_gives_round_back(setting: Setting) -> None:
     setting.scratch.rmdir()
     with pytest.raises(StoreIOError):
         await setting.round()
@@ -208,7 +208,7 @@ async def test_rounds_follow_each_other_and_one_that_fails_ends_nothing(
     assert caplog.text.count("export round failed") == 2
 
 
-async def test_what_a_killed_round_left_is_swept(setting: Setting) -> None:
+async def test_remains_of_killed_round_are_swept(setting: Setting) -> None:
     dead, young = (setting.scratch / f"{STAGE_PREFIX}{name}" for name in ("dead", "young"))
     for stage in (dead, young):
         (stage / "artifact").mkdir(parents=True)
@@ -235,7 +235,7 @@ async def test_old_payloads_go_after_some_rounds(
     assert await setting.payloads() == 1
 
 
-async def test_tidying_that_fails_does_not_undo_the_round(
+async def test_tidying_that_fails_does_not_undo_round(
     setting: Setting, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def fail(*_: object, **__: object) -> int:

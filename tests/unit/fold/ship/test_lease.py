@@ -62,7 +62,7 @@ async def won(lease: ExportLease) -> LeaseGuard:
     return guard
 
 
-async def test_the_value_is_that_of_the_crate_byte_for_byte(
+async def test_value_is_that_of_crate_byte_for_byte(
     bucket: MemoryBucket, lease: ExportLease, clock: Clock
 ) -> None:
     guard = await won(lease)
@@ -73,7 +73,7 @@ async def test_the_value_is_that_of_the_crate_byte_for_byte(
     assert await lease.current() == guard.record == decode_record(DONE)
 
 
-async def test_another_waits_until_the_lease_runs_out(
+async def test_another_waits_until_lease_runs_out(
     bucket: MemoryBucket, lease: ExportLease, clock: Clock
 ) -> None:
     other = ExportLease(bucket, KEY, "node-7", now=clock)
@@ -87,16 +87,14 @@ async def test_another_waits_until_the_lease_runs_out(
     await guard.abandon()
 
 
-async def test_a_round_given_back_can_begin_at_once(
-    bucket: MemoryBucket, lease: ExportLease
-) -> None:
+async def test_round_given_back_can_begin_at_once(bucket: MemoryBucket, lease: ExportLease) -> None:
     await (await won(lease)).abandon()
     assert await lease.current() is None
     await (await won(lease)).abandon()
 
 
 @pytest.mark.parametrize("garbage", [b"", b"{}", b"\xff", b"[]", TAKEN[:-2], b'{"holder_id":3}'])
-async def test_a_value_nobody_can_read_is_taken_over(
+async def test_unreadable_value_is_taken_over(
     bucket: MemoryBucket, lease: ExportLease, garbage: bytes
 ) -> None:
     bucket.set(KEY, garbage)
@@ -125,7 +123,7 @@ async def test_of_many_that_try_at_once_one_wins(bucket: MemoryBucket, clock: Cl
     await winners[0].abandon()
 
 
-async def test_a_round_that_took_too_long_changes_nothing_of_the_next(
+async def test_round_that_took_too_long_changes_nothing_of_the_next(
     bucket: MemoryBucket, lease: ExportLease, caplog: pytest.LogCaptureFixture
 ) -> None:
     guard = await won(lease)
@@ -137,7 +135,7 @@ async def test_a_round_that_took_too_long_changes_nothing_of_the_next(
     assert await value(bucket) == b"another's"
 
 
-async def test_a_completion_that_fails_is_told_and_no_more(
+async def test_completion_that_fails_is_reported_and_no_more(
     bucket: MemoryBucket, lease: ExportLease, caplog: pytest.LogCaptureFixture
 ) -> None:
     guard = await won(lease)
@@ -150,7 +148,7 @@ async def test_a_completion_that_fails_is_told_and_no_more(
     assert "is done, but could not be recorded" in caplog.text
 
 
-async def test_a_guard_that_is_forgotten_is_told(
+async def test_guard_that_is_forgotten_is_reported(
     lease: ExportLease, caplog: pytest.LogCaptureFixture
 ) -> None:
     guard: LeaseGuard | None = await won(lease)
@@ -161,7 +159,7 @@ async def test_a_guard_that_is_forgotten_is_told(
     assert "was forgotten" in caplog.text
 
 
-def test_a_bucket_that_cannot_be_written_to_has_no_lease(
+def test_bucket_that_cannot_be_written_to_has_no_lease(
     bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bucket, "writer", lambda: None)

@@ -67,7 +67,7 @@ def test_no_swap_of_several_processes_is_lost(tmp_path: Path) -> None:
 
 
 @pytest.mark.sockets
-async def test_a_killed_process_holds_no_lock(tmp_path: Path) -> None:
+async def test_killed_process_holds_no_lock(tmp_path: Path) -> None:
     objects = LocalObjects(tmp_path, bounds=Bounds(request=0.05))
     with program(HOLDER, tmp_path) as holder:
         assert holder.stdout is not None
@@ -79,7 +79,7 @@ async def test_a_killed_process_holds_no_lock(tmp_path: Path) -> None:
     assert await objects.swap("p", b"1", None)
 
 
-async def test_a_swap_needs_what_was_seen(tmp_path: Path) -> None:
+async def test_swap_needs_what_was_seen(tmp_path: Path) -> None:
     objects = LocalObjects(tmp_path / "not" / "yet")
     assert await objects.read("p", 10) is None
     assert not await objects.swap("p", b"1", Seen(b"0"))
@@ -97,7 +97,7 @@ async def test_of_those_that_saw_the_same_one_wins(tmp_path: Path) -> None:
     assert await objects.read("p", 10) == Seen(b"%d" % won.index(True))
 
 
-async def test_an_upload_that_fails_leaves_nothing(tmp_path: Path) -> None:
+async def test_upload_that_fails_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "root" / "a.tar").mkdir(parents=True)
     (tmp_path / "file").write_bytes(b"x")
     objects = LocalObjects(tmp_path / "root")

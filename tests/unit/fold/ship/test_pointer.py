@@ -34,20 +34,20 @@ def pointer(cursor: WatchCursor, created: int = 1_765_400_000) -> bytes:
 AT_4 = pointer(at(4))
 
 
-def test_the_name_of_a_payload_is_rank_and_checksum_of_the_manifest() -> None:
+def test_name_of_payload_is_rank_and_checksum_of_manifest() -> None:
     assert payload_name(AT_4) == "0000000000000004-eb55ef3d2319521d.tar"
     assert payload_path("edge/o", AT_4) == f"edge/o.payloads/{payload_name(AT_4)}"
     assert pointer_path("edge/o") == "edge/o.manifest.json"
 
 
 @pytest.mark.parametrize("cursor", [WatchCursor.NONE, WatchCursor(b"0123456789"), at(0)])
-def test_a_cursor_that_is_no_revision_ranks_lowest(cursor: WatchCursor) -> None:
+def test_cursor_that_is_no_revision_ranks_lowest(cursor: WatchCursor) -> None:
     assert payload_name(pointer(cursor)).startswith("0" * 16 + "-")
     assert newer_than(pointer(at(1)), cursor) == at(1)
     assert newer_than(pointer(cursor), at(1)) is None
 
 
-def test_only_a_higher_rank_forbids_to_publish() -> None:
+def test_only_higher_rank_forbids_to_publish() -> None:
     assert newer_than(None, at(1)) is None
     assert newer_than(AT_4, at(3)) == at(4)
     assert newer_than(AT_4, at(4)) is None
@@ -55,7 +55,7 @@ def test_only_a_higher_rank_forbids_to_publish() -> None:
     assert newer_than(AT_4[:-1], at(3)) is None
 
 
-def test_only_a_lower_rank_can_go_and_only_after_a_while() -> None:
+def test_only_lower_rank_can_go_and_only_after_while() -> None:
     older, newer = payload_name(pointer(at(3))), payload_name(pointer(at(5)))
     same = payload_name(pointer(at(4), created=1))
     assert prunable(older, AT_4, age=10, grace=10)
@@ -69,7 +69,7 @@ def test_only_a_lower_rank_can_go_and_only_after_a_while() -> None:
 @pytest.mark.parametrize(
     "name", ["", "x", "3-eb55ef3d2319521d.tar", "+000000000000003-eb55ef3d2319521d.tar"]
 )
-def test_what_has_no_rank_never_goes(name: str) -> None:
+def test_objects_without_rank_are_never_removed(name: str) -> None:
     assert not prunable(name, AT_4, age=10, grace=0)
 
 
@@ -81,7 +81,7 @@ def test_keys_that_others_would_spell_otherwise_are_refused() -> None:
             check_key(key)
 
 
-def test_the_pointer_of_the_crate_is_read() -> None:
+def test_pointer_of_crate_is_read() -> None:
     directory = GOLDEN / "fold-published-0.7.3" / "edge"
     body = (directory / "origins.manifest.json").read_bytes()
     assert published(body) == read_manifest(GOLDEN / "fold-artifact-0.7.3")
@@ -90,7 +90,7 @@ def test_the_pointer_of_the_crate_is_read() -> None:
     ]
 
 
-async def test_what_the_crate_published_is_fetched(tmp_path: Path) -> None:
+async def test_artifacts_of_crate_are_fetched(tmp_path: Path) -> None:
     transport = transport_for(f"{GOLDEN}/fold-published-0.7.3")
     await transport.download("edge/origins", tmp_path / "got")
     for name in ("MANIFEST.json", "data/fold.snap"):
@@ -98,7 +98,7 @@ async def test_what_the_crate_published_is_fetched(tmp_path: Path) -> None:
         assert (tmp_path / "got" / name).read_bytes() == theirs
 
 
-async def test_we_publish_where_the_crate_does(tmp_path: Path) -> None:
+async def test_we_publish_where_crate_does(tmp_path: Path) -> None:
     shutil.copytree(GOLDEN / "fold-artifact-0.7.3", tmp_path / "a")
     await transport_for(f"{tmp_path}/published").upload("edge/origins", tmp_path / "a")
     assert shown(tmp_path / "published") == shown(GOLDEN / "fold-published-0.7.3")

@@ -169,6 +169,6 @@ MUTANTS = {
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_a_rule_taken_away_is_missed(name: str) -> None:
+def test_rule_taken_away_is_missed(name: str) -> None:
     _, wrong = explore(MUTANTS[name])
     assert wrong != []

@@ -56,7 +56,7 @@ def only_what_fits(room: int) -> Callable[[int, memoryview], int]:
 
 
 @pytest.mark.parametrize("size", range(6))
-def test_a_file_torn_while_it_was_made_is_made_again(path: Path, size: int) -> None:
+def test_file_torn_while_it_was_made_is_made_again(path: Path, size: int) -> None:
     path.write_bytes(pgss.HEADER[:size])
     with AppendLogSnapshot.open(path) as store:
         store.apply(BATCH, at(2))
@@ -64,7 +64,7 @@ def test_a_file_torn_while_it_was_made_is_made_again(path: Path, size: int) -> N
         assert contents(store) == model(BATCH)
 
 
-def test_what_is_appended_behind_a_torn_tail_is_read_again(path: Path) -> None:
+def test_records_appended_after_torn_tail_are_read(path: Path) -> None:
     with AppendLogSnapshot.open(path) as store:
         store.apply(BATCH, at(2))
     whole = path.read_bytes()
@@ -78,7 +78,7 @@ def test_what_is_appended_behind_a_torn_tail_is_read_again(path: Path) -> None:
             assert store.cursor == at(3)
 
 
-def test_a_torn_tail_is_reported_and_the_old_file_kept_aside(
+def test_torn_tail_is_reported_and_old_file_kept_aside(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with AppendLogSnapshot.open(path) as store:
@@ -93,7 +93,7 @@ def test_a_torn_tail_is_reported_and_the_old_file_kept_aside(
     assert f"resumes at cursor 2; the old file is kept as {aside}" in caplog.text
 
 
-def test_a_whole_log_is_compacted_without_a_copy_aside(path: Path) -> None:
+def test_whole_log_is_compacted_without_copy_aside(path: Path) -> None:
     with AppendLogSnapshot.open(path) as store:
         store.apply(BATCH, at(2))
         store.apply([delete("a", 3)], at(3))
@@ -101,7 +101,7 @@ def test_a_whole_log_is_compacted_without_a_copy_aside(path: Path) -> None:
     assert not path.with_name("fold.snap.torn").exists()
 
 
-def test_a_log_that_was_emptied_is_reported(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_log_that_was_emptied_is_reported(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with AppendLogSnapshot.open(path) as store:
         store.apply(BATCH, at(2), meta=SnapshotMeta("KV_x@1", ("",), False))
     path.write_bytes(b"")
@@ -110,7 +110,7 @@ def test_a_log_that_was_emptied_is_reported(path: Path, caplog: pytest.LogCaptur
     assert "its contents were cut off" in caplog.text
 
 
-def test_a_log_in_which_every_record_counts_is_left_alone(path: Path) -> None:
+def test_log_in_which_every_record_counts_is_left_alone(path: Path) -> None:
     with AppendLogSnapshot.open(path) as store:
         store.apply(BATCH, at(2))
     before = path.stat()
@@ -118,7 +118,7 @@ def test_a_log_in_which_every_record_counts_is_left_alone(path: Path) -> None:
     assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
 
-def test_the_same_state_is_the_same_bytes_whatever_led_to_it(tmp_path: Path) -> None:
+def test_same_state_is_the_same_bytes_whatever_led_to_it(tmp_path: Path) -> None:
     one, other = tmp_path / "one", tmp_path / "other"
     with AppendLogSnapshot.open(one) as store:
         store.apply([put("b", b"2", 2), put("x", b"", 3), put("a", b"1", 1)], at(3))
@@ -145,9 +145,7 @@ def test_one_file_has_one_writer(path: Path) -> None:
 # -- a disk that fails
 
 
-def test_a_batch_that_did_not_fit_leaves_nothing(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_batch_that_did_not_fit_leaves_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with AppendLogSnapshot.open(path) as store:
         store.apply(BATCH, at(2))
         size = path.stat().st_size
@@ -164,7 +162,7 @@ def test_a_batch_that_did_not_fit_leaves_nothing(
         assert contents(store) == model([*BATCH, put("c", b"3", 3)])
 
 
-def test_what_cannot_be_cut_back_is_not_written_behind(
+def test_nothing_is_written_after_bytes_that_cannot_be_truncated(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = AppendLogSnapshot.open(path)
@@ -183,7 +181,7 @@ def test_what_cannot_be_cut_back_is_not_written_behind(
         assert store.cursor == at(2)
 
 
-def test_a_sync_that_failed_is_not_tried_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sync_that_failed_is_not_tried_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with AppendLogSnapshot.open(path, sync=True) as store:
         with monkeypatch.context() as patched:
             patched.setattr(os, "fdatasync", refuse)
@@ -194,7 +192,7 @@ def test_a_sync_that_failed_is_not_tried_again(path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("call", ["fsync", "rename"])
-def test_a_compaction_that_fails_costs_nothing_but_room(
+def test_compaction_that_fails_costs_nothing_but_room(
     path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     with AppendLogSnapshot.open(path, compact_threshold=10) as store:
@@ -209,7 +207,7 @@ def test_a_compaction_that_fails_costs_nothing_but_room(
         assert store.cursor == at(3)
 
 
-def test_a_compaction_whose_place_is_not_durable_ends_the_writing(
+def test_compaction_ends_writing_if_its_position_is_not_durable(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = AppendLogSnapshot.open(path)
@@ -232,7 +230,7 @@ def refused_directory(directory: Path) -> None:
 # -- compaction
 
 
-def test_a_log_is_written_anew_once_most_of_it_says_nothing(path: Path) -> None:
+def test_log_is_rewritten_once_mostly_redundant(path: Path) -> None:
     with AppendLogSnapshot.open(path, compact_threshold=1000) as store:
         sizes = []
         for revision in range(1, 200):
@@ -243,9 +241,7 @@ def test_a_log_is_written_anew_once_most_of_it_says_nothing(path: Path) -> None:
         assert contents(store) == model([put("a", b"v" * 50, 199)])
 
 
-def test_a_log_that_only_grows_is_not_written_anew(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_log_that_only_grows_is_not_rewritten(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compactions = []
     real = AppendLogSnapshot.compact
     monkeypatch.setattr(
@@ -257,7 +253,7 @@ def test_a_log_that_only_grows_is_not_written_anew(
     assert len(compactions) < 3
 
 
-def test_the_new_log_is_durable_before_it_takes_the_place_of_the_old_one(
+def test_new_log_is_durable_before_it_takes_place_of_old_one(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Data, then name, then the directory: in any other order a power cut could lose both logs."""
@@ -277,7 +273,7 @@ def test_the_new_log_is_durable_before_it_takes_the_place_of_the_old_one(
 # -- beside the log
 
 
-def test_the_origin_is_durable_before_the_cursor_it_speaks_of(
+def test_origin_is_durable_before_cursor_it_speaks_of(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     origin = SnapshotMeta("KV_b 2026")
@@ -295,7 +291,7 @@ def test_the_origin_is_durable_before_the_cursor_it_speaks_of(
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"identity": 7}', b"\xff"])
-def test_a_sidecar_that_cannot_be_read_says_nothing(path: Path, text: bytes) -> None:
+def test_unreadable_sidecar_is_ignored(path: Path, text: bytes) -> None:
     with AppendLogSnapshot.open(path) as store:
         store.apply(BATCH, at(2))
     path.with_name("fold.snap.meta.json").write_bytes(text)
@@ -303,7 +299,7 @@ def test_a_sidecar_that_cannot_be_read_says_nothing(path: Path, text: bytes) -> 
         assert store.meta == SnapshotMeta(seen_evicting=True)
 
 
-def test_a_memo_in_the_log_is_remembered_and_kept(path: Path) -> None:
+def test_memo_in_log_is_remembered_and_kept(path: Path) -> None:
     path.write_bytes(pgss.HEADER + pgss.cursor_record(at(7), evicting=True))
     for revision in (8, 9):
         with AppendLogSnapshot.open(path) as store:

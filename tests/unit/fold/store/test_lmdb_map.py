@@ -27,12 +27,12 @@ except StoreIOError as error:
 """
 
 
-def test_without_a_limit_the_map_is_as_large_as_it_gets() -> None:
+def test_without_limit_map_is_as_large_as_it_gets() -> None:
     assert next(map_sizes(None, None)) == MAP_BYTES
     assert list(map_sizes(123_456, ADDRESSES_BYTES)) == [123_456]
 
 
-def test_under_a_limit_it_is_a_part_of_the_addresses_and_then_less() -> None:
+def test_under_limit_it_is_part_of_addresses_and_then_less() -> None:
     sizes = list(map_sizes(None, ADDRESSES_BYTES))
     assert sizes[0] == ADDRESSES_BYTES // MAP_SHARE
     assert sizes[-1] == MAP_BYTES_MIN
@@ -40,7 +40,7 @@ def test_under_a_limit_it_is_a_part_of_the_addresses_and_then_less() -> None:
 
 
 @pytest.mark.sockets
-def test_a_fold_opens_under_a_limit_and_an_option_that_cannot_be_is_named(tmp_path: Path) -> None:
+def test_fold_opens_under_limit_and_option_that_cannot_be_is_named(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", LIMITED, str(tmp_path / "fold")],
         capture_output=True,

@@ -44,7 +44,7 @@ def test_another_process_reads_while_this_one_writes(path: Path) -> None:
         store.apply([put("c", b"3", 3)], at(3))
 
 
-def test_a_full_map_refuses_the_batch_and_a_larger_one_takes_it(path: Path) -> None:
+def test_full_map_refuses_batch_and_larger_one_takes_it(path: Path) -> None:
     batch = [put(f"k.{n}", b"v" * 1000, n) for n in range(200)]
     with LmdbSnapshot.open(path, map_bytes=1 << 17) as store:
         store.apply(batch[:10], at(10))
@@ -57,7 +57,7 @@ def test_a_full_map_refuses_the_batch_and_a_larger_one_takes_it(path: Path) -> N
         assert contents(store) == model(batch)
 
 
-def test_an_environment_of_somebody_else_is_refused(path: Path) -> None:
+def test_foreign_environment_is_refused(path: Path) -> None:
     path.mkdir()
     spoil(path, b"mine", b"k", b"v")
     with pytest.raises(FoldFormatError):
@@ -72,7 +72,7 @@ def test_another_format_is_refused(path: Path) -> None:
 
 
 @pytest.mark.parametrize("record", [b"", b"\x0b" + bytes(20), b"\x08short"])
-def test_records_nobody_wrote_are_refused(path: Path, record: bytes) -> None:
+def test_impossible_records_are_refused(path: Path, record: bytes) -> None:
     LmdbSnapshot.open(path).close()
     spoil(path, b"data", b"k", record)
     with LmdbSnapshot.open(path) as store:
@@ -83,14 +83,14 @@ def test_records_nobody_wrote_are_refused(path: Path, record: bytes) -> None:
 
 
 @pytest.mark.parametrize("item", [b"", b"\x05\x00ab"])
-def test_long_entries_nobody_wrote_are_refused(path: Path, item: bytes) -> None:
+def test_impossible_long_entries_are_refused(path: Path, item: bytes) -> None:
     LmdbSnapshot.open(path).close()
     spoil(path, b"long", b"some hash", item)
     with LmdbSnapshot.open(path) as store, pytest.raises(FoldFormatError, match="long key"):
         contents(store)
 
 
-def test_a_cursor_nobody_wrote_is_refused(path: Path) -> None:
+def test_impossible_cursor_is_refused(path: Path) -> None:
     LmdbSnapshot.open(path).close()
     spoil(path, b"meta", b"cursor", bytes(11))
     with LmdbSnapshot.open(path) as store, pytest.raises(FoldFormatError, match="11 bytes"):

@@ -36,19 +36,19 @@ def stored(seq: int, key: str = "k", time_us: int = 500) -> WitnessedRecord:
         (None, None, LogVerdict.LOST),
     ],
 )
-def test_a_record_is_the_same_replaced_lost_or_of_another_history(
+def test_record_is_the_same_replaced_lost_or_of_another_history(
     at: WitnessedRecord | None, newest: WitnessedRecord | None, judged: LogVerdict
 ) -> None:
     assert verdict([Sighting(HELD, at, newest)], CURSOR) is judged
 
 
-def test_the_highest_record_that_is_there_decides() -> None:
+def test_highest_record_that_is_there_decides() -> None:
     lower = Sighting(Witness(3, "j", 100), stored(3, "j", 999), None)
     assert verdict([lower, Sighting(HELD, stored(8), stored(8))], CURSOR) is LogVerdict.SAME
     assert verdict([lower, Sighting(HELD, None, stored(10))], CURSOR) is LogVerdict.RESET
 
 
-def test_the_newest_records_of_the_last_keys_are_kept() -> None:
+def test_newest_records_of_the_last_keys_are_kept() -> None:
     updates = [KvUpdate(Op.PUT, f"k{n % 20}", b"", n, n / 1000) for n in range(1, 41)]
     kept = after((), updates)
     assert [one.seq for one in kept] == list(range(41 - WITNESSES_MAX, 41))

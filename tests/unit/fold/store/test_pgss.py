@@ -76,7 +76,7 @@ def states() -> list[tuple[dict[str, bytes], WatchCursor]]:
 
 
 @pytest.mark.parametrize(("vector", "update"), VECTORS)
-def test_a_record_has_exactly_these_bytes(vector: str, update: KvUpdate) -> None:
+def test_record_has_exactly_these_bytes(vector: str, update: KvUpdate) -> None:
     assert encode_updates([update]) == bytes.fromhex(vector)
 
 
@@ -86,7 +86,7 @@ def test_header_and_cursors_have_exactly_these_bytes() -> None:
     assert pgss.cursor_record(at(4)) == bytes.fromhex(CURSOR_4)
 
 
-def test_a_log_that_is_written_anew_has_exactly_these_bytes() -> None:
+def test_log_that_is_rewritten_has_exactly_these_bytes() -> None:
     from blake3 import blake3
 
     said = pgss.replay(raw(PUT_A, PUT_B, CURSOR_2, DELETE_A, CURSOR_4))
@@ -103,7 +103,7 @@ def test_a_log_that_is_written_anew_has_exactly_these_bytes() -> None:
 # -- damage
 
 
-def test_any_cut_leaves_the_state_after_some_record() -> None:
+def test_any_cut_leaves_state_after_some_record() -> None:
     data, possible = written(), states()
     reached = []
     for size in range(len(HEADER), len(data) + 1):
@@ -114,7 +114,7 @@ def test_any_cut_leaves_the_state_after_some_record() -> None:
     assert reached[-1] == len(possible) - 1
 
 
-def test_any_flipped_bit_is_told_or_leaves_the_state_after_some_record() -> None:
+def test_any_flipped_bit_is_reported_or_leaves_state_after_some_record() -> None:
     data, possible = written(), states()
     told = kept = 0
     for place in range(len(data) * 8):
@@ -132,7 +132,7 @@ def test_any_flipped_bit_is_told_or_leaves_the_state_after_some_record() -> None
 
 
 @pytest.mark.parametrize("junk", [b"\0", b"\0" * 5, b"\0" * 5000])
-def test_space_that_was_never_written_is_a_torn_tail(junk: bytes) -> None:
+def test_space_that_was_never_written_is_torn_tail(junk: bytes) -> None:
     said = pgss.replay(written() + junk)
     assert (said.entries, said.cursor) == states()[-1]
     assert not said.settled
@@ -143,14 +143,14 @@ def test_zeros_before_something_else_are_no_tail() -> None:
         pgss.replay(written() + b"\0" * 20 + bytes.fromhex(CURSOR_4))
 
 
-def test_a_checksum_that_fails_before_another_record_is_damage() -> None:
+def test_checksum_that_fails_before_another_record_is_damage() -> None:
     data = bytearray(raw(PUT_A, CURSOR_2))
     data[24] ^= 1
     with pytest.raises(FoldCorruptedError, match="byte 6"):
         pgss.replay(bytes(data))
 
 
-def test_a_checksum_that_fails_at_the_end_is_a_torn_tail() -> None:
+def test_checksum_that_fails_at_the_end_is_torn_tail() -> None:
     data = bytearray(raw(PUT_A, CURSOR_2))
     data[-1] ^= 1
     said = pgss.replay(bytes(data))
@@ -158,14 +158,14 @@ def test_a_checksum_that_fails_at_the_end_is_a_torn_tail() -> None:
     assert said.cursor == WatchCursor.NONE
 
 
-def test_a_value_length_beyond_all_values_is_damage_and_no_tail() -> None:
+def test_value_length_beyond_all_values_is_damage_and_no_tail() -> None:
     data = bytearray(raw(PUT_A, CURSOR_2))
     data[22] = 0xFF  # the highest byte of the value's length
     with pytest.raises(FoldCorruptedError):
         pgss.replay(bytes(data))
 
 
-def test_a_damaged_length_that_hides_records_is_damage() -> None:
+def test_damaged_length_that_hides_records_is_damage() -> None:
     """The record looks torn, but records follow it: however few bytes they are."""
     data = bytearray(raw(PUT_A, CURSOR_2))
     data[21] = 0x20  # the value of node.a now seems to be 2 MiB long
@@ -175,7 +175,7 @@ def test_a_damaged_length_that_hides_records_is_damage() -> None:
     assert (torn.entries, torn.torn_bytes) == ({}, len(bytes.fromhex(PUT_A)))
 
 
-def test_no_single_bit_flip_hides_a_record_that_follows() -> None:
+def test_no_single_bit_flip_hides_record_that_follows() -> None:
     """A flip before the last record raises an error, or leaves everything as it was."""
     batches = [pgss.encode_batch([put(f"k.{i}", b"v" * (i % 9), i)], at(i)) for i in range(1, 30)]
     data = HEADER + b"".join(batches)
@@ -189,7 +189,7 @@ def test_no_single_bit_flip_hides_a_record_that_follows() -> None:
     assert len(whole.entries) == 29
 
 
-def test_a_tail_made_to_look_like_records_has_a_bound() -> None:
+def test_tail_made_to_look_like_records_has_bound() -> None:
     """Each byte begins a possible record that only a checksum can refuse."""
     torn_put = bytes.fromhex("00000000 01 0100 6b 00001000")
     tail = torn_put + b"\2" * 200_000  # less than the MiB it says
@@ -210,17 +210,17 @@ def test_a_tail_made_to_look_like_records_has_a_bound() -> None:
         (raw("00000000 02 0100 6b 0b") + bytes(20), "a version of more"),
     ],
 )
-def test_what_nobody_wrote_is_refused(data: bytes, reason: str) -> None:
+def test_impossible_bytes_are_refused(data: bytes, reason: str) -> None:
     with pytest.raises(FoldFormatError, match=reason):
         pgss.replay(data)
 
 
-def test_a_key_that_is_not_utf8_is_refused() -> None:
+def test_key_that_is_not_utf8_is_refused() -> None:
     with pytest.raises(FoldFormatError, match="UTF-8"):
         pgss.replay(raw("a6f4cf0e 01 0200 fffe 01000000 76 00"))
 
 
-def test_a_value_no_reader_would_take_is_not_written() -> None:
+def test_value_no_reader_would_take_is_not_written() -> None:
     with pytest.raises(ValueError, match="at most 16777216 bytes"):
         encode_updates([put("k", bytes((1 << 24) + 1), 1)])
 
@@ -234,7 +234,7 @@ def memo_record(body: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("timed", [b"", (1234).to_bytes(8, "little")])
-def test_a_cursor_with_a_memo_is_read(timed: bytes) -> None:
+def test_cursor_with_memo_is_read(timed: bytes) -> None:
     flags = 1 | (2 if timed else 0)
     body = at(7).raw.ljust(10, b"\0") + bytes([8, flags]) + timed
     said = pgss.replay(HEADER + memo_record(body))
@@ -242,7 +242,7 @@ def test_a_cursor_with_a_memo_is_read(timed: bytes) -> None:
     assert said.evicting
 
 
-def test_a_memo_that_was_read_is_written_again() -> None:
+def test_memo_that_was_read_is_written_again() -> None:
     data = HEADER + pgss.cursor_record(at(7), evicting=True)
     said = pgss.replay(data)
     assert (said.cursor, said.evicting, said.settled) == (at(7), True, True)
@@ -250,7 +250,7 @@ def test_a_memo_that_was_read_is_written_again() -> None:
 
 
 @pytest.mark.parametrize("tail", [bytes([11, 0]), bytes([8, 2]), bytes([8, 0]) + bytes(8)])
-def test_a_memo_that_contradicts_itself_is_refused(tail: bytes) -> None:
+def test_memo_that_contradicts_itself_is_refused(tail: bytes) -> None:
     with pytest.raises(FoldFormatError, match="memo"):
         pgss.replay(HEADER + memo_record(at(7).raw.ljust(10, b"\0") + tail))
 
@@ -272,7 +272,7 @@ def test_a_memo_that_contradicts_itself_is_refused(tail: bytes) -> None:
         (("f28d2a1c 01",), False),
     ],
 )
-def test_a_log_is_written_anew_when_anything_in_it_is_redundant(
+def test_log_is_rewritten_when_anything_in_it_is_redundant(
     parts: tuple[str, ...], settled: bool
 ) -> None:
     assert pgss.replay(raw(*parts)).settled is settled

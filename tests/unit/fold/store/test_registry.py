@@ -43,30 +43,30 @@ def test_every_name_is_used_once() -> None:
     assert len(names) == len(set(names))
 
 
-def test_the_command_line_offers_every_store_with_files() -> None:
+def test_command_line_offers_every_store_with_files() -> None:
     usual = [backend.names[0] for backend in BUILT_IN if backend.open_reader is not None]
     assert list(BACKENDS) == usual
 
 
-def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
+def test_unknown_name_is_refused_with_known_ones() -> None:
     with pytest.raises(ValueError, match="is none of append-log, log, sqlite, lmdb"):
         store_named("paper")
 
 
-def test_another_package_adds_a_backend(installed: Callable[[str], None]) -> None:
+def test_another_package_adds_backend(installed: Callable[[str], None]) -> None:
     installed("FOREIGN")
     assert store_named("foreign") is ForeignSnapshot
     found = registry.backend_of_file(b"FOREIGN and more")
     assert found is FOREIGN
 
 
-def test_a_backend_whose_name_is_taken_is_refused(installed: Callable[[str], None]) -> None:
+def test_backend_with_duplicate_name_is_refused(installed: Callable[[str], None]) -> None:
     installed("TAKEN")
     with pytest.raises(ValueError, match="its name is taken"):
         backends()
 
 
-def test_an_entry_point_that_is_no_backend_is_refused(installed: Callable[[str], None]) -> None:
+def test_entry_point_that_is_no_backend_is_refused(installed: Callable[[str], None]) -> None:
     installed("ForeignSnapshot")
     with pytest.raises(TypeError, match="is not a Backend"):
         backends()

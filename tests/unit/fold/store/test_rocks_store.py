@@ -33,7 +33,7 @@ def test_one_directory_has_one_writer(path: Path) -> None:
     RocksDbSnapshot.open(path, **SMALL_ROCKS).close()
 
 
-def test_what_was_flushed_and_merged_is_read_as_before(path: Path) -> None:
+def test_flushed_and_merged_entries_are_read_as_before(path: Path) -> None:
     batches = [[put(f"k.{n:05}", b"%d" % lap, n) for n in range(2000)] for lap in range(5)]
     with RocksDbSnapshot.open(path, cache_bytes=1 << 20, write_buffer_bytes=1 << 16) as store:
         for batch in batches:
@@ -47,7 +47,7 @@ def test_what_was_flushed_and_merged_is_read_as_before(path: Path) -> None:
 
 
 @pytest.mark.parametrize("record", [b"", b"\x0b" + bytes(20), b"\x08short"])
-def test_records_nobody_wrote_are_refused(path: Path, record: bytes) -> None:
+def test_impossible_records_are_refused(path: Path, record: bytes) -> None:
     RocksDbSnapshot.open(path, **SMALL_ROCKS).close()
     spoil(path, "data", b"k", record)
     with RocksDbSnapshot.open(path, **SMALL_ROCKS) as store:
@@ -57,7 +57,7 @@ def test_records_nobody_wrote_are_refused(path: Path, record: bytes) -> None:
             contents(store)
 
 
-def test_a_cursor_nobody_wrote_is_refused(path: Path) -> None:
+def test_impossible_cursor_is_refused(path: Path) -> None:
     RocksDbSnapshot.open(path, **SMALL_ROCKS).close()
     spoil(path, "meta", b"cursor", bytes(11))
     store = RocksDbSnapshot.open(path, **SMALL_ROCKS)

@@ -29,7 +29,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "fold.db"
 
 
-def test_a_fold_can_be_asked_in_sql(path: Path) -> None:
+def test_fold_can_be_asked_in_sql(path: Path) -> None:
     with SqliteSnapshot.open(path) as store:
         store.apply([KvUpdate(Op.PUT, "a", b"1", 7, created=1.5), put("b", b"2", 2**63)], at(8))
         with sqlite3.connect(path) as db:
@@ -55,7 +55,7 @@ def test_another_process_reads_while_this_one_writes(path: Path) -> None:
         store.apply([put("c", b"3", 3)], at(3))
 
 
-def test_a_reader_needs_a_fold(path: Path) -> None:
+def test_reader_needs_fold(path: Path) -> None:
     with pytest.raises(StoreIOError, match="no such fold"):
         SqliteReader.open(path)
     sqlite3.connect(path).close()
@@ -63,7 +63,7 @@ def test_a_reader_needs_a_fold(path: Path) -> None:
         SqliteReader.open(path)
 
 
-def test_a_database_of_somebody_else_is_refused_and_left_alone(path: Path) -> None:
+def test_foreign_database_is_refused_and_unchanged(path: Path) -> None:
     with sqlite3.connect(path) as db:
         db.execute("CREATE TABLE mine (x)")
     db.close()
@@ -89,7 +89,7 @@ def test_another_format_is_refused(path: Path) -> None:
         ("UPDATE data SET k = x'ff'", "UTF-8"),
     ],
 )
-def test_rows_nobody_wrote_are_refused(path: Path, statement: str, reason: str) -> None:
+def test_impossible_rows_are_refused(path: Path, statement: str, reason: str) -> None:
     with SqliteSnapshot.open(path) as store:
         store.apply([put("a", b"1", 1)], at(1))
         with sqlite3.connect(path) as db:
@@ -99,7 +99,7 @@ def test_rows_nobody_wrote_are_refused(path: Path, statement: str, reason: str) 
             contents(store)
 
 
-def test_a_cursor_nobody_wrote_is_refused(path: Path) -> None:
+def test_impossible_cursor_is_refused(path: Path) -> None:
     with SqliteSnapshot.open(path) as store:
         store.apply([], at(1))
         with sqlite3.connect(path) as db:

@@ -30,7 +30,7 @@ def held(assets: Assets, storage: Storage) -> int:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_used_is_the_sum_of_what_streams_hold(seed: int) -> None:
+def test_used_is_sum_of_what_streams_hold(seed: int) -> None:
     chance, assets = Random(seed), account()
     for step in range(STEPS):
         name = f"S{chance.randrange(6)}"
@@ -70,7 +70,7 @@ def test_only_streams_to_which_something_happened_are_looked_at(
     [("S", {}, 10), ("M", {"mirror": StreamSource(name="O"), "subjects": ()}, 5)],
     ids=["stream", "mirror"],
 )
-def test_a_lazy_mirror_asks_again_for_what_a_power_cut_took(
+def test_lazy_mirror_asks_again_for_what_power_cut_took(
     name: str, config: dict[str, Any], goes_on_behind: int
 ) -> None:
     """Others never give out a sequence twice; what a mirror lost, its origin still has."""

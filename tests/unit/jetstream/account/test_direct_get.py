@@ -47,7 +47,7 @@ def statuses(sent: list[Send]) -> list[str]:
 # -- one message
 
 
-def test_where_a_message_is_from_follows_its_own_lines() -> None:
+def test_origin_fields_follow_own_headers() -> None:
     store = MemStore()
     store.append("a.b", b"NATS/1.0\r\nB:2\r\nA: 1\r\n\r\n", b"x", START_NS + 5)
     [sent] = asked(store, seq=1)
@@ -60,19 +60,19 @@ def test_where_a_message_is_from_follows_its_own_lines() -> None:
     assert asked(store, seq=1, no_hdr=True) == [Send("reply", b"x")]
 
 
-def test_the_subject_of_the_request_names_the_subject(store: Store) -> None:
+def test_subject_of_request_names_subject(store: Store) -> None:
     assert sequences(answers(store, subject="b")) == [4]
     assert sequences(answers(store, subject="*")) == [6]
     assert answers(store, b'{"no_hdr":true}', subject="b") == [Send("reply", b"m4")]
 
 
-def test_a_subject_that_is_no_text_comes_back_as_it_was() -> None:
+def test_subject_that_is_no_text_comes_back_as_it_was() -> None:
     subject = b"a.\xff".decode(errors="surrogateescape")
     [one] = answers(filled(subject), subject=subject)
     assert b"\r\nNats-Subject: a.\xff\r\n" in one.header
 
 
-def test_without_anybody_to_answer_nothing_is_read(store: Store) -> None:
+def test_nothing_is_read_without_requester(store: Store) -> None:
     reading = direct_get(store, "S", Inbound("$JS.API.DIRECT.GET.S.a", "", b"", b""))
     assert (reading.effects, reading.again) == ([], None)
 
@@ -107,7 +107,7 @@ def test_without_anybody_to_answer_nothing_is_read(store: Store) -> None:
         (b'{"batch":2,"seq":9}', "", "404 Message Not Found"),
     ],
 )
-def test_a_request_without_an_answer_gets_a_status(
+def test_request_without_answer_gets_status(
     store: Store, body: bytes, subject: str, status: str
 ) -> None:
     assert answers(store, body, subject=subject) == [
@@ -116,7 +116,7 @@ def test_a_request_without_an_answer_gets_a_status(
 
 
 @pytest.mark.parametrize(("level", "is_refused"), [(b"5", False), (b"6", True), (b"x", True)])
-def test_a_level_we_do_not_have_is_refused(store: Store, level: bytes, is_refused: bool) -> None:
+def test_level_we_do_not_have_is_refused(store: Store, level: bytes, is_refused: bool) -> None:
     sent = answers(store, subject="a", header=LEVEL % level)
     assert (statuses(sent) == ["412 Required Api Level"]) == is_refused
 
@@ -135,7 +135,7 @@ def test_a_level_we_do_not_have_is_refused(store: Store, level: bytes, is_refuse
         ({"start_time": "2020-01-01T00:00:00Z", "batch": 2}, [1, 2], 3),
     ],
 )
-def test_a_range_counts_what_is_left_and_ends(
+def test_range_counts_what_is_left_and_ends(
     store: Store, body: dict[str, Any], expected: list[int], pending: int
 ) -> None:
     *messages, end = asked(store, **body)
@@ -150,20 +150,20 @@ def test_a_range_counts_what_is_left_and_ends(
     )
 
 
-def test_a_range_ends_with_the_message_that_crosses_its_bytes() -> None:
+def test_range_ends_with_message_that_crosses_its_bytes() -> None:
     store = filled("a", "a", "a", payload=b"x" * 1000)
     assert sequences(asked(store, seq=1, batch=9, max_bytes=1001)) == [1]
     assert sequences(asked(store, seq=1, batch=9, max_bytes=1002)) == [1, 2]
     assert sequences(answers(store, b'{"seq":1,"batch":9}', bytes_max=1)) == [1]
 
 
-def test_a_range_without_headers_is_payloads_and_an_end(store: Store) -> None:
+def test_range_without_headers_is_payloads_and_end(store: Store) -> None:
     *messages, end = asked(store, seq=4, batch=2, no_hdr=True)
     assert messages == [Send("reply", b"m4"), Send("reply", b"m5")]
     assert fields(end) == {"Nats-Num-Pending": "3", "Nats-Last-Sequence": "5"}
 
 
-def test_a_large_range_comes_in_pieces_and_sees_what_happens_between_them() -> None:
+def test_large_range_comes_in_pieces_and_sees_what_happens_between_them() -> None:
     store = filled(*"aaaaaa", payload=b"x" * (PIECE_BYTES_MAX // 2))
     request = Inbound("$JS.API.DIRECT.GET.S", "reply", b"", b'{"seq":1,"batch":9}')
     first = direct_get(store, "S", request)
@@ -197,7 +197,7 @@ def test_a_large_range_comes_in_pieces_and_sees_what_happens_between_them() -> N
         ({"multi_last": ["*"], "max_bytes": 1}, [4], 2, 6),
     ],
 )
-def test_the_last_of_many_come_by_sequence_as_of_some_sequence(
+def test_last_of_many_come_by_sequence_as_of_some_sequence(
     store: Store, body: dict[str, Any], expected: list[int], pending: int, up_to: int
 ) -> None:
     *messages, end = asked(store, **body)
@@ -209,7 +209,7 @@ def test_the_last_of_many_come_by_sequence_as_of_some_sequence(
     }
 
 
-def test_the_last_of_many_can_all_be_too_old(store: Store) -> None:
+def test_last_of_many_can_all_be_too_old(store: Store) -> None:
     [end] = asked(store, multi_last=["b"], seq=5)
     assert fields(end)["Nats-Last-Sequence"] == "0"
 
@@ -241,7 +241,7 @@ BODIES = st.fixed_dictionaries(
 
 
 @given(BODIES)
-def test_what_must_be_fetched_first_is_answered_the_same(body: dict[str, Any]) -> None:
+def test_cold_messages_get_the_same_reply(body: dict[str, Any]) -> None:
     forgetful = ForgetfulStore()
     filled(*SUBJECTS, store=forgetful)
     assert asked(forgetful, **body) == asked(filled(*SUBJECTS), **body)

@@ -129,7 +129,7 @@ def test_closed_steps_answer_nothing() -> None:
 
 
 @pytest.mark.parametrize("listening", [(), ("inbox",), (API_AUDIT,), ("inbox", API_AUDIT)])
-def test_only_what_somebody_receives_is_built(
+def test_only_received_events_are_built(
     listening: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assets = account()

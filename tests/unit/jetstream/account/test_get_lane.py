@@ -80,7 +80,7 @@ class Scene:
 
 
 @given(st.lists(stored, max_size=6), asked)
-def test_it_says_what_the_other_lane_says(messages: list[Stored], subject: str) -> None:
+def test_both_lanes_give_the_same_reply(messages: list[Stored], subject: str) -> None:
     scene = Scene(messages)
     scene.ask(subject)
     assert len(scene.heard) + len(scene.left) == 1
@@ -89,7 +89,7 @@ def test_it_says_what_the_other_lane_says(messages: list[Stored], subject: str) 
 
 
 @pytest.mark.parametrize("subject", [*SUBJECTS, "nope"])
-def test_a_literal_subject_is_answered_by_the_lane(subject: str) -> None:
+def test_literal_subject_is_answered_by_lane(subject: str) -> None:
     scene = Scene([("a", b"", b"1", 1), ("b.c", b"", b"2", 2), (SUBJECTS[2], b"", b"3", 3)])
     scene.ask(f"{GET}S.{subject}")
     assert not scene.left
@@ -106,20 +106,20 @@ def test_a_literal_subject_is_answered_by_the_lane(subject: str) -> None:
         ("$JS.API.STREAM.INFO.S", b""),
     ],
 )
-def test_everything_else_is_left_to_the_callback(subject: str, payload: bytes) -> None:
+def test_everything_else_is_left_to_callback(subject: str, payload: bytes) -> None:
     scene = Scene([("a", b"", b"1", 1)])
     scene.ask(subject, payload)
     assert (scene.left, scene.heard) == ([subject], [])
 
 
-def test_what_nobody_may_see_yet_is_not_there() -> None:
+def test_invisible_messages_are_absent() -> None:
     scene = Scene([("a", b"", b"old", 1), ("a", b"", b"new", 2)])
     scene.store.lane_parts()["log"].visible_max = 1
     scene.ask(f"{GET}S.a")
     assert [sent.payload for sent in scene.heard] == [b"old"]
 
 
-def test_a_stream_that_is_forgotten_is_left_to_the_callback() -> None:
+def test_stream_that_is_forgotten_is_left_to_callback() -> None:
     scene = Scene([("a", b"", b"1", 1)])
     scene.ask(f"{GET}S.a")
     scene.lane.clear()

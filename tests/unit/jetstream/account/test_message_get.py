@@ -36,7 +36,7 @@ LATER = START_NS + 99 * STEP_NS
         ({"start_time": LATER}, None),
     ],
 )
-def test_a_message_is_chosen_by_sequence_subject_or_time(
+def test_message_is_chosen_by_sequence_subject_or_time(
     request_: dict[str, Any], seq: int | None
 ) -> None:
     found = get_message(filled("a", "b", "", "b", "c"), MsgGetRequest(**request_))
@@ -61,11 +61,11 @@ def test_a_message_is_chosen_by_sequence_subject_or_time(
         {"multi_last": ("a",)},
     ],
 )
-def test_a_request_that_does_not_choose_one_message_is_bad(request_: dict[str, Any]) -> None:
+def test_request_that_does_not_choose_one_message_is_bad(request_: dict[str, Any]) -> None:
     assert get_message(filled("a"), MsgGetRequest(**request_)) == BAD_REQUEST
 
 
-def test_the_message_is_shown_whole_or_without_header() -> None:
+def test_message_is_shown_whole_or_without_header() -> None:
     store = MemStore()
     store.append("a", b"NATS/1.0\r\nA: 1\r\n\r\n", b"x", START_NS)
     shown = get_message(store, MsgGetRequest(seq=1))
@@ -76,7 +76,7 @@ def test_the_message_is_shown_whole_or_without_header() -> None:
     assert bare == StoredMessage(subject="a", seq=1, data=b"x", time=START_NS)
 
 
-def test_a_message_that_is_not_in_memory_is_asked_for_again() -> None:
+def test_message_that_is_not_in_memory_is_asked_for_again() -> None:
     store = ForgetfulStore()
     filled("a", "b", store=store)
     cold = get_message(store, MsgGetRequest(seq=2))

@@ -146,7 +146,7 @@ def test_turn_ends_when_its_budget_is_spent(scene: Scene) -> None:
     assert account.queue.waiting == 7
 
 
-def test_while_steps_run_the_same_stream_and_client_wait_and_others_go_on(scene: Scene) -> None:
+def test_while_steps_run_the_same_stream_and_client_wait_and_others_continue(scene: Scene) -> None:
     account = scene.account()
     account.ask("S:2", "c", is_late=False)
     assert scene.log == ["A S:2#0"]
@@ -166,7 +166,7 @@ def test_other_requests_are_served_between_two_steps(scene: Scene) -> None:
     assert scene.run(3 * STEP_NS) == ["A S:3#0", "A T:info", "A S:3#1"]
 
 
-def test_step_that_waits_for_a_block_is_resumed_once_it_is_there(scene: Scene) -> None:
+def test_step_that_waits_for_block_is_resumed_once_it_is_there(scene: Scene) -> None:
     account = scene.account()
     account.ask("S:cold", is_late=False)
     account.ask("S:next", is_late=False)
@@ -177,7 +177,7 @@ def test_step_that_waits_for_a_block_is_resumed_once_it_is_there(scene: Scene) -
     assert scene.run(9 * STEP_NS) == ["A S:cold.", "A S:next"]
 
 
-def test_closed_stream_resumes_the_steps_that_wait_for_its_blocks(scene: Scene) -> None:
+def test_closed_stream_resumes_steps_that_wait_for_its_blocks(scene: Scene) -> None:
     account = scene.account()
     account.ask("S:cold", "c", is_late=False)
     account.ask("T:cold", "d", is_late=False)
@@ -196,7 +196,7 @@ def test_one_request_too_many_drops_all_that_wait_but_not_what_runs(scene: Scene
     assert scene.run(9 * STEP_NS) == ["A S:1.", "A S:later"]
 
 
-def test_dropped_requests_leave_a_waiting_step_to_its_block(scene: Scene) -> None:
+def test_dropped_requests_leave_waiting_step_to_its_block(scene: Scene) -> None:
     account = scene.account(waiting_max=1)
     account.ask("S:cold", is_late=False)
     account.ask("S:a")
@@ -224,7 +224,7 @@ def test_client_with_many_requests_waiting_is_paused(
     assert account.paused == []
 
 
-def test_closing_ends_the_steps_that_run_and_drops_the_rest(scene: Scene) -> None:
+def test_closing_ends_steps_that_run_and_drops_the_rest(scene: Scene) -> None:
     account = scene.account()
     account.ask("S:5", is_late=False)
     account.ask("S:x")
@@ -235,7 +235,7 @@ def test_closing_ends_the_steps_that_run_and_drops_the_rest(scene: Scene) -> Non
     assert scene.run(9 * STEP_NS) == []
 
 
-def test_changes_of_several_consumers_wait_for_the_disk_together(scene: Scene) -> None:
+def test_changes_of_several_consumers_wait_for_disk_together(scene: Scene) -> None:
     account = scene.account()
     for name in "ab":
         account.ask(f"S/{name}:save", is_late=False)
@@ -248,7 +248,7 @@ def test_changes_of_several_consumers_wait_for_the_disk_together(scene: Scene) -
     assert (len(account.queue), account.queue.lines) == (0, {})
 
 
-def test_the_same_consumer_is_not_changed_again_before_the_disk_has_the_first_change(
+def test_same_consumer_is_not_changed_again_before_disk_has_the_first_change(
     scene: Scene,
 ) -> None:
     account = scene.account()
@@ -261,7 +261,7 @@ def test_the_same_consumer_is_not_changed_again_before_the_disk_has_the_first_ch
     assert scene.run(9 * STEP_NS) == ["A S/a:save.", "A S/a:save", "A S/b:save"]
 
 
-def test_request_about_the_stream_waits_until_the_disk_has_all_changes(scene: Scene) -> None:
+def test_request_about_stream_waits_until_disk_has_all_changes(scene: Scene) -> None:
     account = scene.account()
     account.ask("S/a:save", "c", is_late=False)
     account.ask("S/b:save", "d", is_late=False)
@@ -275,7 +275,7 @@ def test_request_about_the_stream_waits_until_the_disk_has_all_changes(scene: Sc
     assert scene.run(9 * STEP_NS) == ["A S/a:save.", "A S:list", "A S/c:save"]
 
 
-def test_dropped_requests_leave_changes_that_wait_for_the_disk(scene: Scene) -> None:
+def test_dropped_requests_leave_changes_that_wait_for_disk(scene: Scene) -> None:
     account = scene.account(waiting_max=1)
     account.ask("S/a:save", "c", is_late=False)
     account.ask("S/b:save", "d", is_late=False)
@@ -289,7 +289,7 @@ def test_dropped_requests_leave_changes_that_wait_for_the_disk(scene: Scene) -> 
     assert account.queue.lines == {}
 
 
-def test_steps_of_the_server_wait_for_their_keys_and_are_not_dropped(scene: Scene) -> None:
+def test_steps_of_server_wait_for_their_keys_and_are_not_dropped(scene: Scene) -> None:
     account = scene.account(waiting_max=1)
 
     def steps() -> Running:

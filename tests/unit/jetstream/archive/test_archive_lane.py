@@ -51,7 +51,7 @@ def rise(log: MessageLog) -> int:
 
 
 @given(MESSAGES, st.integers(0, 20), st.integers(0, 20), st.sets(st.integers(1, 30)))
-def test_a_run_is_the_entries_of_its_messages(
+def test_run_is_entries_of_its_messages(
     drawn: list[tuple[int, str, bytes, bytes, int]], start: int, last: int, gone: set[int]
 ) -> None:
     log = filled(drawn)
@@ -63,7 +63,7 @@ def test_a_run_is_the_entries_of_its_messages(
 
 
 @given(MESSAGES, st.integers(0, 400))
-def test_runs_within_bounds_make_up_the_whole(
+def test_runs_within_bounds_make_up_whole(
     drawn: list[tuple[int, str, bytes, bytes, int]], bytes_max: int
 ) -> None:
     log = filled(drawn)
@@ -86,7 +86,7 @@ def test_nothing_is_copied_that_readers_may_not_see() -> None:
 
 
 @given(MESSAGES, st.integers(0, 200))
-def test_what_was_copied_out_can_be_copied_in(
+def test_exported_copy_can_be_imported(
     drawn: list[tuple[int, str, bytes, bytes, int]], cut: int
 ) -> None:
     """Whole entries only; from the first on that is not ASCII it is for others."""
@@ -125,7 +125,7 @@ def entry(
     return stream_archive.message_entry(seq, ts_ns, subject, header, b"x" * size)
 
 
-def test_what_is_not_ordinary_is_left_to_others() -> None:
+def test_not_ordinary_is_left_to_others() -> None:
     odd = [
         entry(1),  # not behind the last
         entry(2, ts_ns=4),  # older than the last
@@ -146,7 +146,7 @@ def test_what_is_not_ordinary_is_left_to_others() -> None:
     assert taken(entry(1) + entry(2) + entry(4)) == 3
 
 
-def test_headers_are_left_to_others_where_they_may_tell_a_time_to_live() -> None:
+def test_headers_are_left_to_others_where_they_may_report_time_to_live() -> None:
     data = entry(1) + entry(2, header=b"NATS/1.0\r\n\r\n")
     assert taken(data) == 2
     assert taken(data, takes_headers=0) == 1

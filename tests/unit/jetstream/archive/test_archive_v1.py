@@ -79,7 +79,7 @@ def test_any_pieces_give_the_same_items(cuts: list[int]) -> None:
     assert read(TAR, cuts) == read(TAR)
 
 
-def test_a_kept_archive_says_what_its_server_said() -> None:
+def test_kept_archive_has_info_of_its_server() -> None:
     items, is_whole = read(TAR)
     assert is_whole
     assert [item.name for item in items if isinstance(item, Created)] == ["OLD"]
@@ -113,14 +113,14 @@ def test_kept_consumers_are_as_far_as_they_were() -> None:
         assert found[name].created_ns > 0
 
 
-def test_what_is_cut_off_anywhere_is_not_whole() -> None:
+def test_truncated_input_is_incomplete() -> None:
     end = len(TAR.rstrip(b"\0"))
     for stop in [*range(0, end, 97), end]:
         assert not read(TAR[:stop])[1]
 
 
 @given(st.integers(0, len(TAR) - 1), st.integers(1, 255))
-def test_a_changed_byte_is_an_invalid_archive_or_another_one(at: int, flip: int) -> None:
+def test_changed_byte_is_invalid_archive_or_another_one(at: int, flip: int) -> None:
     data = bytearray(TAR)
     data[at] ^= flip
     try:
@@ -130,7 +130,7 @@ def test_a_changed_byte_is_an_invalid_archive_or_another_one(at: int, flip: int)
 
 
 @given(st.binary(max_size=300))
-def test_any_bytes_of_a_file_are_read_or_refused(data: bytes) -> None:
+def test_any_bytes_of_file_are_read_or_refused(data: bytes) -> None:
     for name in ("meta.inf", "msgs/1.blk", "msgs/index.db", "obs/c/meta.inf", "obs/c/o.dat"):
         contents = {"meta.inf": b'{"name":"S"}', "obs/c/meta.inf": b"{}", name: data}
         try:
@@ -157,14 +157,14 @@ def test_long_names_travel_in_extended_headers() -> None:
     assert items[-1].name == long
 
 
-def test_without_an_index_the_blocks_tell_what_was_deleted() -> None:
+def test_without_index_blocks_report_what_was_deleted() -> None:
     contents = files()
     del contents["msgs/index.db"]
     gone = [item.seqs for item in read(packed(contents))[0] if isinstance(item, RemovedRange)]
     assert {115, 116, 125, 127} <= {seq for seqs in gone for seq in seqs}
 
 
-def test_an_index_that_cannot_be_read_is_done_without() -> None:
+def test_index_that_cannot_be_read_is_done_without() -> None:
     index = files()["msgs/index.db"]
     assert list(read_index(index))
     for bad in (b"", index[:1], b"\x0c" + index[1:], b"\x0b\x09" + index[2:], index[:20]):
@@ -181,12 +181,12 @@ def test_an_index_that_cannot_be_read_is_done_without() -> None:
         ({"msgs/1.blk": bytes(10)}, tarfile.REGTYPE, "ends before"),
     ],
 )
-def test_what_is_out_of_place_is_named(contents: dict[str, bytes], kind: bytes, why: str) -> None:
+def test_misplaced_files_are_named(contents: dict[str, bytes], kind: bytes, why: str) -> None:
     with pytest.raises(InvalidArchive, match=why):
         read(packed(contents, kind))
 
 
-def test_an_archive_without_a_stream_is_not_whole() -> None:
+def test_archive_without_stream_is_not_whole() -> None:
     assert not read(packed({"meta.sum": b"x"}))[1]
     assert not read(packed({"meta.inf": b'{"name":"S"}', "obs/c/meta.inf": b"{}"}))[1]
 

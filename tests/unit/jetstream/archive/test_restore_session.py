@@ -117,7 +117,7 @@ def storage(request: pytest.FixtureRequest) -> Storage:
     return Storage(request.param)
 
 
-def test_an_archive_becomes_the_stream_it_was(storage: Storage) -> None:
+def test_archive_becomes_stream_it_was(storage: Storage) -> None:
     assets = account(SimDisk())
     told = restored(assets, archived(), configured(storage=storage))
     assert "error" not in told
@@ -131,7 +131,7 @@ def test_an_archive_becomes_the_stream_it_was(storage: Storage) -> None:
     assert (kept.pending, kept.redelivered) == ({4: (2, START_NS)}, {4: 1})
 
 
-def test_every_chunk_is_answered_and_the_end_is_told() -> None:
+def test_every_chunk_is_answered_and_the_end_is_reported() -> None:
     _, wire = restoring(account(SimDisk()), configured())
     data = archived()
     send(wire, data)
@@ -143,7 +143,7 @@ def test_every_chunk_is_answered_and_the_end_is_told() -> None:
     assert (complete.stream, complete.bytes) == ("S", len(data))
 
 
-def test_a_restored_stream_goes_on_where_it_was() -> None:
+def test_restored_stream_continues_where_it_was() -> None:
     assets = account(SimDisk())
     restored(assets, archived())
     host = assets.hosts["S"]
@@ -152,7 +152,7 @@ def test_a_restored_stream_goes_on_where_it_was() -> None:
     assert [message[0] for message in contents(host)] == [3, 4, 8, 11]
 
 
-def test_a_restored_stream_is_there_after_a_restart() -> None:
+def test_restored_stream_is_there_after_restart() -> None:
     disk = SimDisk()
     restored(account(disk), archived())
     again = account(disk)
@@ -162,7 +162,7 @@ def test_a_restored_stream_is_there_after_a_restart() -> None:
     assert again.hosts["S"].stream.last_seq == 10
 
 
-def test_nothing_is_seen_of_a_stream_before_all_of_it_is_there() -> None:
+def test_nothing_is_seen_of_stream_before_all_of_it_is_there() -> None:
     disk = SimDisk()
     assets = account(disk)
     _, wire = restoring(assets, configured())
@@ -173,7 +173,7 @@ def test_nothing_is_seen_of_a_stream_before_all_of_it_is_there() -> None:
     assert (again.hosts, disk.directories()) == ({}, [])
 
 
-def test_a_power_cut_leaves_all_of_the_stream_or_nothing() -> None:
+def test_power_cut_leaves_all_of_stream_or_nothing() -> None:
     disk = RecordingDisk(SimDisk())
     _, wire = restoring(account(disk), configured())
     send(wire, archived())
@@ -195,7 +195,7 @@ def test_a_power_cut_leaves_all_of_the_stream_or_nothing() -> None:
 
 
 @pytest.mark.parametrize("fault", [DiskFault.ENOSPC, DiskFault.SYNC_ERROR, DiskFault.EIO])
-def test_a_disk_that_fails_leaves_no_stream(fault: DiskFault) -> None:
+def test_disk_that_fails_leaves_no_stream(fault: DiskFault) -> None:
     data = archived(LARGE, first=1, last=20)
     failed = whole = 0
     for number in range(1, 400):
@@ -218,7 +218,7 @@ def test_a_disk_that_fails_leaves_no_stream(fault: DiskFault) -> None:
     assert failed > 8
 
 
-def test_who_stops_sending_leaves_nothing() -> None:
+def test_abandoned_restore_leaves_nothing() -> None:
     disk = SimDisk()
     assets = account(disk)
     transfer, wire = restoring(assets, configured())
@@ -231,7 +231,7 @@ def test_who_stops_sending_leaves_nothing() -> None:
     assert not wire.told
 
 
-def test_a_server_that_stops_leaves_nothing() -> None:
+def test_server_that_stops_leaves_nothing() -> None:
     disk = SimDisk()
     transfer, wire = restoring(account(disk), configured())
     send(wire, archived())
@@ -255,7 +255,7 @@ def test_a_server_that_stops_leaves_nothing() -> None:
         (archived(consumers=("c", "a.b")), "failed to add consumer"),
     ],
 )
-def test_what_is_no_whole_archive_leaves_no_stream(data: bytes, why: str) -> None:
+def test_incomplete_archive_leaves_no_stream(data: bytes, why: str) -> None:
     disk = SimDisk()
     assets = account(disk)
     code, said = refused(restored(assets, data))
@@ -264,14 +264,14 @@ def test_what_is_no_whole_archive_leaves_no_stream(data: bytes, why: str) -> Non
     assert (assets.hosts, disk.directories(), assets.used(Storage.FILE)) == ({}, [], 0)
 
 
-def test_chunks_behind_a_broken_one_are_answered_as_any() -> None:
+def test_chunks_after_broken_one_are_answered() -> None:
     _, wire = restoring(account(SimDisk()), configured())
     send(wire, b"garbage" * 1000)
     assert {(sent.payload, sent.header) for sent in wire.sent} == {(b"", b"")}
     assert len(wire.sent) == 35
 
 
-def test_a_chunk_without_a_way_to_answer_spoils_it() -> None:
+def test_chunk_without_way_to_answer_spoils_it() -> None:
     _, wire = restoring(account(SimDisk()), configured())
     data = archived()
     wire.deliver(data[:PIECE], "")
@@ -293,7 +293,7 @@ def test_chunks_may_be_sent_ahead_but_not_without_bound() -> None:
     assert "too many" in refused(answer(wire))[1]
 
 
-def test_a_name_taken_meanwhile_stays_with_its_owner() -> None:
+def test_name_taken_meanwhile_stays_with_its_owner() -> None:
     disk = SimDisk()
     assets = account(disk)
     _, wire = restoring(assets, configured())
@@ -313,7 +313,7 @@ def test_subjects_taken_meanwhile_stay_with_their_owner() -> None:
     assert "subjects overlap" in said
 
 
-def test_the_account_has_to_have_room() -> None:
+def test_account_has_to_have_room() -> None:
     assets = account(SimDisk(), max_storage=1000)
     many = [(n, START_NS, "S.a", b"", bytes(200)) for n in range(1, 20)]
     data = archived(many, first=1, last=19, consumers=())
@@ -324,7 +324,7 @@ def test_the_account_has_to_have_room() -> None:
     assert 600 < assets.used(Storage.FILE) < 1000
 
 
-def test_a_restore_is_counted_while_it_runs() -> None:
+def test_restore_is_counted_while_it_runs() -> None:
     assets = account(SimDisk())
     _, wire = restoring(assets, configured())
     send(wire, archived(consumers=()))
@@ -342,13 +342,13 @@ def test_limits_hold_for_what_is_restored() -> None:
     )
 
 
-def test_what_nobody_needs_any_more_is_not_kept_for_interest() -> None:
+def test_unneeded_messages_are_not_kept_for_interest() -> None:
     assets = account(SimDisk())
     restored(assets, archived(), configured(retention=Retention.INTEREST))
     assert [message[0] for message in contents(assets.hosts["S"])] == [4, 8]
 
 
-def test_messages_whose_time_has_come_are_left_out() -> None:
+def test_expired_messages_are_left_out() -> None:
     lives = b"NATS/1.0\r\nNats-TTL: %b\r\n\r\n"
     old = START_NS - 100 * SECOND_NS
     messages = [
@@ -373,7 +373,7 @@ def test_times_that_fall_are_lifted() -> None:
 
 
 @pytest.mark.parametrize(("first", "last"), [(0, 0), (11, 10), (1, 5)])
-def test_an_empty_stream_keeps_its_sequences(first: int, last: int) -> None:
+def test_empty_stream_keeps_its_sequences(first: int, last: int) -> None:
     assets = account(SimDisk())
     told = restored(assets, archived([], first=first, last=last, consumers=()))
     assert told["state"]["last_seq"] == last
@@ -381,7 +381,7 @@ def test_an_empty_stream_keeps_its_sequences(first: int, last: int) -> None:
     assert contents(assets.hosts["S"])[0][0] == last + 1
 
 
-def test_an_archive_that_swells_is_read_in_bounded_steps() -> None:
+def test_archive_that_swells_is_read_in_bounded_steps() -> None:
     messages = [(n, START_NS, "S.a", b"", bytes(1 << 20)) for n in range(1, 33)]
     data = archived(messages, first=1, last=32, consumers=())
     assets = account()
@@ -397,7 +397,7 @@ def test_an_archive_that_swells_is_read_in_bounded_steps() -> None:
     assert "error" not in answer(wire)
 
 
-def test_an_archive_of_an_old_server_becomes_the_stream_it_was() -> None:
+def test_archive_of_old_server_becomes_stream_it_was() -> None:
     told = json.loads(GOLDEN.with_suffix(".json").read_text())
     cfg = decode(StreamConfig, json.dumps(told["config"]).encode(), strict=False)
     assets = account(SimDisk())
@@ -421,12 +421,12 @@ def test_an_archive_of_an_old_server_becomes_the_stream_it_was() -> None:
         assert info.ack_floor.stream_seq == saved["ack_floor"]["stream_seq"]
 
 
-def test_an_old_archive_keeps_its_name() -> None:
+def test_old_archive_keeps_its_name() -> None:
     code, said = refused(restored(account(SimDisk()), GOLDEN.read_bytes()))
     assert (code, said) == (RESTORE_FAILED, "restore failed: stream names do not match")
 
 
-def test_what_was_stored_before_a_snapshot_is_in_it_and_comes_back(storage: Storage) -> None:
+def test_messages_stored_before_snapshot_are_restored(storage: Storage) -> None:
     assets = account(SimDisk())
     host = stream(assets, storage=storage)
     for number in range(50):

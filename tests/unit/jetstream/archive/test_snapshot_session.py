@@ -114,7 +114,7 @@ def host() -> StreamHost:
     return made
 
 
-def test_an_archive_has_every_message_in_order(host: StreamHost) -> None:
+def test_archive_has_every_message_in_order(host: StreamHost) -> None:
     host.stream.store.remove(7)
     _, wire = begun(host)
     data = taken(wire)
@@ -124,7 +124,7 @@ def test_an_archive_has_every_message_in_order(host: StreamHost) -> None:
     assert (extent.state.messages, extent.state.last_seq) == (29, 30)
 
 
-def test_full_chunks_want_an_answer_and_the_last_one_does_not(host: StreamHost) -> None:
+def test_full_chunks_want_answer_and_the_last_one_does_not(host: StreamHost) -> None:
     _, wire = begun(host)
     taken(wire)
     *chunks, last, end = wire.sent
@@ -139,7 +139,7 @@ def test_full_chunks_want_an_answer_and_the_last_one_does_not(host: StreamHost) 
     assert (told.subject, told.event.error) == ("$JS.EVENT.ADVISORY.STREAM.SNAPSHOT_COMPLETE.S", "")
 
 
-def test_a_small_archive_ends_without_a_status() -> None:
+def test_small_archive_ends_without_status() -> None:
     _, wire = begun(stream(account()), chunk_size=0)
     wire.run()
     chunk, end = wire.sent
@@ -147,7 +147,7 @@ def test_a_small_archive_ends_without_a_status() -> None:
     assert (chunk.reply, end.payload, end.header) == ("", b"", b"")
 
 
-def test_no_more_chunks_are_out_than_the_window_allows(host: StreamHost) -> None:
+def test_no_more_chunks_are_out_than_window_allows(host: StreamHost) -> None:
     _, wire = begun(host, window_size=3 * CHUNK)
     wire.run()
     assert len(wire.sent) == 3
@@ -166,7 +166,7 @@ def test_sizes_are_kept_within_bounds(host: StreamHost) -> None:
     assert len(sent.payload) == CHUNK
 
 
-def test_a_receiver_that_does_not_answer_is_given_up(host: StreamHost) -> None:
+def test_receiver_that_does_not_answer_is_given_up(host: StreamHost) -> None:
     snapshot, wire = begun(host, window_size=2 * CHUNK)
     wire.run()
     wire.now_ns += 4_999_999_999
@@ -179,7 +179,7 @@ def test_a_receiver_that_does_not_answer_is_given_up(host: StreamHost) -> None:
     assert wire.told[0].event.error == "no flow response"
 
 
-def test_a_receiver_that_leaves_ends_it(host: StreamHost) -> None:
+def test_receiver_that_leaves_ends_it(host: StreamHost) -> None:
     listeners = Listeners()
     snapshot, wire = begun(host, listeners, window_size=2 * CHUNK)
     wire.run()
@@ -189,7 +189,7 @@ def test_a_receiver_that_leaves_ends_it(host: StreamHost) -> None:
     assert wire.sent[-1].header == NO_INTEREST
 
 
-def test_a_receiver_may_be_late_but_not_for_ever(host: StreamHost) -> None:
+def test_receiver_may_be_late_but_not_for_ever(host: StreamHost) -> None:
     listeners = Listeners()
     listeners.are_there = False
     late, wire = begun(host, listeners)
@@ -207,7 +207,7 @@ def test_a_receiver_may_be_late_but_not_for_ever(host: StreamHost) -> None:
     assert [sent.header for sent in wire.sent] == [NO_INTEREST]
 
 
-def test_who_listens_to_everything_is_given_time_to_listen_to_this(host: StreamHost) -> None:
+def test_subscriber_of_everything_gets_time_to_subscribe(host: StreamHost) -> None:
     snapshot, wire = begun(host)
     snapshot.listening(is_there=False)
     wire.run()
@@ -216,7 +216,7 @@ def test_who_listens_to_everything_is_given_time_to_listen_to_this(host: StreamH
     assert messages(taken(wire)) == contents(host)
 
 
-def test_what_is_written_meanwhile_is_left_out(host: StreamHost) -> None:
+def test_concurrent_writes_are_left_out(host: StreamHost) -> None:
     before = contents(host)
     _, wire = begun(host, window_size=CHUNK)
     wire.run()
@@ -224,7 +224,7 @@ def test_what_is_written_meanwhile_is_left_out(host: StreamHost) -> None:
     assert messages(taken(wire)) == before
 
 
-def test_what_is_removed_before_it_was_read_is_missing_and_the_rest_is_there() -> None:
+def test_messages_removed_before_reading_are_missing() -> None:
     host = stream(account())
     noisy(host, 15 * STEP_MESSAGES)
     _, wire = begun(host, window_size=CHUNK)
@@ -236,7 +236,7 @@ def test_what_is_removed_before_it_was_read_is_missing_and_the_rest_is_there() -
     assert 1400 not in found
 
 
-def test_what_is_damaged_is_missing_and_told() -> None:
+def test_damaged_records_are_missing_and_reported() -> None:
     host = damaged_stream()
     snapshot, wire = begun(host)
     assert [message[0] for message in messages(taken(wire))] == [1, 2, 5, 6, *range(8, 31)]
@@ -248,7 +248,7 @@ def test_what_is_damaged_is_missing_and_told() -> None:
     assert told.event.error == problem
 
 
-def test_a_snapshot_that_checks_fails_of_what_is_damaged() -> None:
+def test_snapshot_that_checks_fails_of_what_is_damaged() -> None:
     _, wire = begun(damaged_stream(), jsck=True)
     taken(wire)
     failed = b"NATS/1.0 500 snapshot check detected 3 bad messages\r\n\r\n"
@@ -266,7 +266,7 @@ def damaged_stream() -> StreamHost:
     return host
 
 
-def test_a_stream_that_is_deleted_ends_it() -> None:
+def test_stream_that_is_deleted_ends_it() -> None:
     host = stream(account())
     noisy(host, 20 * STEP_MESSAGES)
     snapshot, wire = begun(host, window_size=CHUNK)
@@ -312,7 +312,7 @@ def test_blocks_that_are_not_in_memory_are_fetched() -> None:
     assert [message[0] for message in messages(data)] == [*range(1, 31)]
 
 
-def test_a_block_that_cannot_be_read_ends_it_with_the_reason() -> None:
+def test_block_that_cannot_be_read_ends_it_with_reason() -> None:
     host = cold_stream()
     snapshot, wire = begun(host)
     while (step := snapshot.step(START_NS)).work is None:
@@ -323,7 +323,7 @@ def test_a_block_that_cannot_be_read_ends_it_with_the_reason() -> None:
     assert wire.sent[-1].header == b"NATS/1.0 500 unreadable\r\n\r\n"
 
 
-def test_snapshot_that_failed_says_so_and_ends(host: StreamHost) -> None:
+def test_failed_snapshot_ends_with_its_reason(host: StreamHost) -> None:
     snapshot, wire = begun(host)
     snapshot.fail("internal failure")
     wire.run()

@@ -73,14 +73,14 @@ def test_any_pieces_give_the_same_items(cuts: list[int]) -> None:
     assert messages == MESSAGES
 
 
-def test_what_is_cut_off_anywhere_is_not_whole() -> None:
+def test_truncated_input_is_incomplete() -> None:
     data = written()
     for stop in range(len(data)):
         assert not read(data[:stop])[1]
 
 
 @given(st.integers(0, 10_000), st.integers(1, 255))
-def test_a_changed_byte_is_an_invalid_archive_or_another_one(at: int, flip: int) -> None:
+def test_changed_byte_is_invalid_archive_or_another_one(at: int, flip: int) -> None:
     data = bytearray(written())
     data[at % len(data)] ^= flip
     try:
@@ -90,7 +90,7 @@ def test_a_changed_byte_is_an_invalid_archive_or_another_one(at: int, flip: int)
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_an_archive_or_refused(data: bytes) -> None:
+def test_any_bytes_are_archive_or_refused(data: bytes) -> None:
     for start in (
         b"",
         stream_archive.MAGIC,
@@ -102,14 +102,14 @@ def test_any_bytes_are_an_archive_or_refused(data: bytes) -> None:
             continue
 
 
-def test_a_consumer_is_bound_to_the_messages_of_the_archive() -> None:
+def test_consumer_is_bound_to_messages_of_archive() -> None:
     _, consumer, *_ = read(written(last_seq=6))[0]
     assert isinstance(consumer, SavedConsumer)
     assert (consumer.state.delivered_stream, consumer.state.floor_stream) == (6, 3)
     assert sorted(consumer.state.pending) == [4]
 
 
-def test_too_large_a_message_is_refused_before_it_is_kept() -> None:
+def test_too_large_message_is_refused_before_it_is_kept() -> None:
     reader = StreamArchiveReader(message_bytes_max=1000)
     head = stream_archive.MAGIC + stream_archive.state_entry(StreamState(), 0)
     reader.feed(head + stream_archive.entry(b"a", 0, 1, b"", bytes(1001))[:20])
@@ -164,12 +164,12 @@ def test_numbers_that_no_stream_has_are_refused(state: StreamState, why: str) ->
         (stream_archive.MAGIC + b"\xff" * 60, "no numbers"),
     ],
 )
-def test_what_is_out_of_place_is_named(data: bytes, why: str) -> None:
+def test_misplaced_files_are_named(data: bytes, why: str) -> None:
     with pytest.raises(InvalidArchive, match=why):
         read(data)
 
 
-def test_a_state_out_of_order_is_put_right_or_refused() -> None:
+def test_state_out_of_order_is_put_right_or_refused() -> None:
     state = rebuilt_state((5, 5), (3, 3), {2: (2, 0), 4: (4, 0), 9: (9, 0)}, {4: 1, 2: 0})
     assert (list(state.pending), state.redelivered) == ([4], {4: 1})
     state.ack(4)

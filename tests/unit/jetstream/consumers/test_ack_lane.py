@@ -61,13 +61,13 @@ def test_acks_that_follow_each_other_become_one_span(scope: str) -> None:
     assert subscribers.collected() == []
 
 
-def test_an_ack_with_headers_is_passed_on() -> None:
+def test_ack_with_headers_is_passed_on() -> None:
     subscribers = LaneSubscribers(())
     subscribers.acknowledge("$JS.ACK.S.C.1.1.1.9.0", header=b"NATS/1.0\r\nA: b\r\n\r\n")
     assert subscribers.refused
 
 
-def test_a_consumer_that_is_closed_is_passed_on_and_leaves_nothing() -> None:
+def test_consumer_that_is_closed_is_passed_on_and_leaves_nothing() -> None:
     subscribers = LaneSubscribers(())
     subject = "$JS.ACK.S.C.1.1.1.9.0"
     subscribers.acknowledge(subject)

@@ -30,7 +30,7 @@ def pulled(n: int, **fields: object) -> tuple[Stage, list[Deliver]]:
     return stage, stage.deliveries()
 
 
-def test_the_ack_floor_never_passes_an_unacked_message() -> None:
+def test_ack_floor_never_passes_unacked_message() -> None:
     stage, (one, two, three) = pulled(3)
     stage.ack(two)
     assert floor(stage.consumer.info(T0)) == (0, 0)
@@ -42,7 +42,7 @@ def test_the_ack_floor_never_passes_an_unacked_message() -> None:
 
 
 @pytest.mark.parametrize("payload", [b"", b"+ACK", b"+OK", b"+TERM", b"+TERM bad"])
-def test_what_is_settled_is_never_delivered_again(payload: bytes) -> None:
+def test_acked_messages_are_never_redelivered(payload: bytes) -> None:
     stage, (one,) = pulled(1)
     stage.ack(one, payload)
     stage.pull("9")
@@ -50,7 +50,7 @@ def test_what_is_settled_is_never_delivered_again(payload: bytes) -> None:
     assert stage.deliveries() == []
 
 
-def test_what_is_not_acked_comes_again_in_order_after_the_wait() -> None:
+def test_unacked_messages_are_redelivered_in_order_after_ack_wait() -> None:
     stage, (one, two, three) = pulled(3)
     stage.ack(two)
     stage.pull("9")
@@ -65,7 +65,7 @@ def test_what_is_not_acked_comes_again_in_order_after_the_wait() -> None:
     del one, three
 
 
-def test_redeliveries_come_before_new_messages_and_in_spite_of_the_limit() -> None:
+def test_redeliveries_come_before_new_messages_and_in_spite_of_limit() -> None:
     stage, _ = pulled(2, max_ack_pending=2)
     stage.publish()
     stage.pull("9")
@@ -73,7 +73,7 @@ def test_redeliveries_come_before_new_messages_and_in_spite_of_the_limit() -> No
     assert stage.seqs() == [1, 2]
 
 
-def test_a_refused_message_comes_again_at_once() -> None:
+def test_refused_message_is_redelivered_at_once() -> None:
     stage, (one, _) = pulled(2)
     stage.pull("1")
     stage.ack(one, b"-NAK")
@@ -89,7 +89,7 @@ def test_refusing_twice_queues_once() -> None:
 
 
 @pytest.mark.parametrize("delay", [b"-NAK 2s", b'-NAK {"delay":2000000000}'])
-def test_a_message_refused_with_a_delay_comes_after_it(delay: bytes) -> None:
+def test_message_refused_with_delay_comes_after_it(delay: bytes) -> None:
     stage, (one,) = pulled(1)
     stage.pull("1")
     stage.ack(one, delay)
@@ -99,7 +99,7 @@ def test_a_message_refused_with_a_delay_comes_after_it(delay: bytes) -> None:
     assert stage.seqs() == [1]
 
 
-def test_work_in_progress_starts_the_wait_anew() -> None:
+def test_work_in_progress_starts_wait_again() -> None:
     stage, (one,) = pulled(1)
     stage.pull("1")
     stage.pass_time(20 * SECOND)
@@ -134,7 +134,7 @@ def test_delays_that_overtake_each_other_are_kept() -> None:
     assert stage.seqs() == [1]
 
 
-def test_a_message_is_given_up_after_its_last_delivery_and_told_once() -> None:
+def test_message_is_given_up_after_its_last_delivery_and_reported_once() -> None:
     stage, _ = pulled(1, max_deliver=2)
     stage.pull("9")
     stage.pass_time(FOREVER)
@@ -146,7 +146,7 @@ def test_a_message_is_given_up_after_its_last_delivery_and_told_once() -> None:
     assert (info.num_ack_pending, info.num_redelivered) == (0, 1)
 
 
-def test_a_message_allowed_once_is_given_up_without_a_request() -> None:
+def test_message_allowed_once_is_given_up_without_request() -> None:
     stage, _ = pulled(1, max_deliver=1)
     stage.pass_time(30 * SECOND)
     (told,) = stage.events()
@@ -155,7 +155,7 @@ def test_a_message_allowed_once_is_given_up_without_a_request() -> None:
     assert (info.num_ack_pending, info.num_redelivered) == (0, 0)
 
 
-def test_a_message_given_up_is_still_needed_until_it_is_acked() -> None:
+def test_message_given_up_is_still_needed_until_it_is_acked() -> None:
     stage, (one,) = pulled(1, max_deliver=1)
     stage.pass_time(30 * SECOND)
     stage.publish()
@@ -184,7 +184,7 @@ def test_no_more_are_outstanding_than_allowed() -> None:
     del two
 
 
-def test_an_ack_of_all_settles_everything_before() -> None:
+def test_ack_of_all_acknowledges_everything_before() -> None:
     stage, deliveries = pulled(4, ack_policy=AckPolicy.ALL)
     stage.ack(deliveries[2])
     info = stage.consumer.info(T0)
@@ -194,7 +194,7 @@ def test_an_ack_of_all_settles_everything_before() -> None:
     assert stage.seqs() == [4]
 
 
-def test_acks_are_answered_if_somebody_asks() -> None:
+def test_acks_with_reply_subject_are_confirmed() -> None:
     stage, (one,) = pulled(1)
     for payload in (b"-NAK", b"+WPI", b"whatever", b"+ACK", b"+ACK"):
         stage.ack(one, payload, reply="x")
@@ -210,7 +210,7 @@ def test_acks_of_what_was_never_delivered_are_not_answered() -> None:
     assert stage.consumer.info(T0).num_ack_pending == 1
 
 
-def test_ack_and_next_settles_and_asks() -> None:
+def test_ack_and_next_acknowledges_and_requests() -> None:
     stage, (one,) = pulled(1)
     stage.publish()
     stage.ack(one, b"+NXT", reply="x")
@@ -220,7 +220,7 @@ def test_ack_and_next_settles_and_asks() -> None:
     assert stage.sent == [Send("y", header=b"NATS/1.0 404 No Messages\r\n\r\n")]
 
 
-def test_refusals_and_terminations_are_told() -> None:
+def test_refusals_and_terminations_are_reported() -> None:
     stage, (one, two) = pulled(2)
     stage.ack(one, b"-NAK")
     stage.ack(two, b"+TERM no use")
@@ -231,7 +231,7 @@ def test_refusals_and_terminations_are_told() -> None:
 
 
 @pytest.mark.parametrize(("freq", "samples"), [("100", 4), ("+50%", 2), ("", 0), ("x", 0)])
-def test_a_share_of_acks_is_sampled(freq: str, samples: int) -> None:
+def test_share_of_acks_is_sampled(freq: str, samples: int) -> None:
     stage, deliveries = pulled(4, sample_freq=freq)
     stage.pass_time(MS)
     for delivery in deliveries:
@@ -244,7 +244,7 @@ def test_a_share_of_acks_is_sampled(freq: str, samples: int) -> None:
 # -- what the stream does to outstanding messages
 
 
-def test_a_deleted_message_is_not_outstanding_any_more() -> None:
+def test_deleted_message_is_not_outstanding_any_more() -> None:
     stage, (one, _) = pulled(2)
     stage.remove(1)
     (told,) = stage.events()
@@ -262,7 +262,7 @@ def test_messages_evicted_before_delivery_are_not_counted() -> None:
     assert [d.reply.rsplit(".", 1)[1] for d in stage.deliveries()] == ["1", "0"]
 
 
-def test_a_purge_leaves_nothing_outstanding_and_goes_on_behind() -> None:
+def test_purge_leaves_nothing_outstanding_and_continues_behind() -> None:
     stage, _ = pulled(3)
     stage.purge()
     info = stage.consumer.info(T0)
@@ -272,21 +272,21 @@ def test_a_purge_leaves_nothing_outstanding_and_goes_on_behind() -> None:
     assert stage.seqs() == [4]
 
 
-def test_a_purge_before_delivery_moves_the_position() -> None:
+def test_purge_before_delivery_moves_position() -> None:
     stage = Stage(pull_config(), before=["a"] * 3)
     stage.purge()
     info = stage.consumer.info(T0)
     assert (info.delivered.stream_seq, info.num_pending) == (3, 0)
 
 
-def test_a_purge_of_the_front_spares_what_is_behind() -> None:
+def test_purge_of_front_spares_what_is_behind() -> None:
     stage, _ = pulled(4)
     stage.purge(before_seq=3)
     info = stage.consumer.info(T0)
     assert (info.num_ack_pending, floor(info)) == (2, (2, 2))
 
 
-def test_a_purge_of_other_subjects_concerns_nobody() -> None:
+def test_purge_of_other_subjects_has_no_effect() -> None:
     stage = Stage(pull_config(filter_subject="a"), before=["a", "b", "a"])
     stage.pull("1")
     stage.purge("b")
@@ -294,7 +294,7 @@ def test_a_purge_of_other_subjects_concerns_nobody() -> None:
     assert (info.num_ack_pending, info.num_pending) == (1, 1)
 
 
-def test_a_narrower_purge_takes_what_it_took() -> None:
+def test_narrower_purge_takes_what_it_took() -> None:
     stage = Stage(pull_config(), before=["a", "b", "a", "b"])
     stage.pull("2")
     stage.purge("a")
@@ -305,7 +305,7 @@ def test_a_narrower_purge_takes_what_it_took() -> None:
 # -- retention by interest
 
 
-def test_settled_sequences_are_reported_to_a_stream_that_keeps_them() -> None:
+def test_acknowledged_sequences_are_reported_to_stream_that_keeps_them() -> None:
     stage = Stage(pull_config(), before=["a"] * 2, by_interest=True)
     stage.pull("2")
     one, two = stage.deliveries()
@@ -317,14 +317,14 @@ def test_settled_sequences_are_reported_to_a_stream_that_keeps_them() -> None:
     assert stage.acked_spans == ((1, 1),)
 
 
-def test_without_acks_delivery_settles() -> None:
+def test_without_acks_delivery_acknowledges() -> None:
     cfg = push_config(ack_policy=AckPolicy.NONE)
     stage = Stage(cfg, before=["a"] * 2, by_interest=True)
     assert stage.consumer.take_acked() == ((1, 1), (2, 2))
     assert stage.consumer.take_acked() == ()
 
 
-def test_an_ack_of_all_settles_each_one_delivered() -> None:
+def test_ack_of_all_acknowledges_each_one_delivered() -> None:
     cfg = pull_config(ack_policy=AckPolicy.ALL, filter_subject="a")
     stage = Stage(cfg, before=["a", "b", "a"], by_interest=True)
     stage.pull("2")
@@ -332,7 +332,7 @@ def test_an_ack_of_all_settles_each_one_delivered() -> None:
     assert stage.acked_spans == ((1, 1), (3, 3))
 
 
-def test_a_message_is_needed_until_it_is_settled_and_only_if_it_matches() -> None:
+def test_message_is_needed_until_it_is_acknowledged_and_only_if_it_matches() -> None:
     stage = Stage(pull_config(filter_subject="a"), before=["a", "b", "a"])
     stage.pull("1")
     (one,) = stage.deliveries()
@@ -348,7 +348,7 @@ def test_a_message_is_needed_until_it_is_settled_and_only_if_it_matches() -> Non
 # -- reset
 
 
-def test_a_reset_goes_back_to_the_floor_and_counts_anew() -> None:
+def test_reset_goes_back_to_floor_and_counts_again() -> None:
     stage, (one, _, _) = pulled(3)
     stage.ack(one)
     done = stage.consumer.reset(0, T0)
@@ -361,7 +361,7 @@ def test_a_reset_goes_back_to_the_floor_and_counts_anew() -> None:
     ]
 
 
-def test_how_far_back_a_reset_goes_depends_on_the_policy() -> None:
+def test_how_far_back_reset_goes_depends_on_policy() -> None:
     by_seq = {"deliver_policy": DeliverPolicy.BY_START_SEQUENCE, "opt_start_seq": 2}
     stage = Stage(pull_config(**by_seq), before=["a"] * 3)
     refused = stage.consumer.reset(1, T0)

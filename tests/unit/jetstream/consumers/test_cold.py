@@ -36,7 +36,7 @@ def thaw(stage: Stage) -> None:
     stage.take(stage.consumer.wake(stage.now_ns))
 
 
-def test_delivery_waits_for_a_cold_message() -> None:
+def test_delivery_waits_for_cold_message() -> None:
     stage = frozen(3, 2)
     stage.pull("3")
     assert stage.sent[1:] == [Fetch(Cold(1))]
@@ -45,7 +45,7 @@ def test_delivery_waits_for_a_cold_message() -> None:
     assert stage.seqs() == [2, 3]
 
 
-def test_a_cold_message_is_not_the_end_of_the_stream() -> None:
+def test_cold_message_is_not_the_end_of_stream() -> None:
     stage = frozen(1, 1)
     stage.pull('{"batch":1,"no_wait":true}')
     assert stage.sent == [Fetch(Cold(1))]
@@ -54,7 +54,7 @@ def test_a_cold_message_is_not_the_end_of_the_stream() -> None:
     assert stage.seqs() == [1]
 
 
-def test_a_redelivery_waits_for_a_cold_message_and_keeps_its_place() -> None:
+def test_redelivery_waits_for_cold_message_and_keeps_its_place() -> None:
     stage = frozen(2)
     stage.pull("2")
     stage.deliveries()

@@ -43,7 +43,7 @@ def seqs(stage: Stage) -> list[int]:
         ({"filter_subject": "nothing"}, []),
     ],
 )
-def test_the_policy_decides_where_delivery_starts(
+def test_policy_decides_where_delivery_starts(
     fields: dict[str, object], expected: list[int]
 ) -> None:
     stage = Stage(pull_config(**fields), before=SUBJECTS)
@@ -55,7 +55,7 @@ def test_the_policy_decides_where_delivery_starts(
     assert (6 in stage.seqs()) == ("a" in wanted or ">" in wanted)  # type: ignore[operator]
 
 
-def test_delivery_may_start_at_a_time() -> None:
+def test_delivery_may_start_at_time() -> None:
     store = MemStore()
     for n in range(4):
         store.append("ab"[n % 2], b"", b"", T0 + n * SECOND)
@@ -64,7 +64,7 @@ def test_delivery_may_start_at_a_time() -> None:
     assert seqs(Stage(pull_config(**by_time, filter_subject="a"), store=store)) == [3]
 
 
-def test_a_start_below_the_first_message_is_moved_up() -> None:
+def test_start_below_the_first_message_is_moved_up() -> None:
     store = MemStore(Limits(msgs_max=2))
     for _ in range(5):
         store.append("a", b"", b"", T0)
@@ -74,7 +74,7 @@ def test_a_start_below_the_first_message_is_moved_up() -> None:
     assert seqs(stage) == [4, 5]
 
 
-def test_a_start_in_the_future_is_waited_for() -> None:
+def test_start_in_future_is_waited_for() -> None:
     by_seq = {"deliver_policy": DeliverPolicy.BY_START_SEQUENCE, "opt_start_seq": 3}
     stage = Stage(pull_config(**by_seq))
     stage.pull("9")
@@ -83,7 +83,7 @@ def test_a_start_in_the_future_is_waited_for() -> None:
     assert stage.seqs() == [3, 4]
 
 
-def test_the_last_of_each_subject_is_as_it_was_at_the_start() -> None:
+def test_last_of_each_subject_is_as_it_was_at_the_start() -> None:
     cfg = pull_config(deliver_policy=DeliverPolicy.LAST_PER_SUBJECT, filter_subject=">")
     stage = Stage(cfg, before=SUBJECTS)
     stage.pull("1")
@@ -93,7 +93,7 @@ def test_the_last_of_each_subject_is_as_it_was_at_the_start() -> None:
     assert seqs(stage) == [4, 5, 6]
 
 
-def test_the_last_of_a_subject_that_is_not_visible_yet_is_not_lost() -> None:
+def test_last_of_subject_that_is_not_visible_yet_is_not_lost() -> None:
     store = FileStore.open(SimDisk(), incarnation=1, noise=bytes)
     store.append("a", b"", b"", T0)
     store.append("b", b"", b"", T0)
@@ -109,7 +109,7 @@ def test_the_last_of_a_subject_that_is_not_visible_yet_is_not_lost() -> None:
     store.close()
 
 
-def test_the_last_of_a_subject_may_be_deleted_before_its_turn() -> None:
+def test_last_of_subject_may_be_deleted_before_its_turn() -> None:
     cfg = pull_config(deliver_policy=DeliverPolicy.LAST_PER_SUBJECT, filter_subject=">")
     stage = Stage(cfg, before=SUBJECTS)
     stage.remove(4)
@@ -118,7 +118,7 @@ def test_the_last_of_a_subject_may_be_deleted_before_its_turn() -> None:
     assert seqs(stage) == [3, 6]
 
 
-def test_what_is_to_come_is_counted_as_messages_come_and_go() -> None:
+def test_num_pending_follows_stores_and_removals() -> None:
     stage = Stage(pull_config(filter_subject="a"), before=SUBJECTS)
     stage.publish("a")
     stage.publish("b")
@@ -138,13 +138,13 @@ def test_new_filters_hold_for_what_was_not_delivered_yet() -> None:
     assert seqs(stage) == [5]
 
 
-def test_a_message_of_another_subject_wakes_nobody() -> None:
+def test_message_of_another_subject_wakes_no_waiter() -> None:
     stage = Stage(pull_config(filter_subject="a.*"))
     assert not stage.consumer.stored(1, "b", T0)
     assert stage.consumer.stored(1, "a.b", T0)
 
 
-def test_a_message_read_before_it_was_announced_is_counted_once() -> None:
+def test_message_read_before_it_was_announced_is_counted_once() -> None:
     stage = Stage(pull_config(), before=["a"])
     assert stage.consumer.info(T0).num_pending == 1
     seq = stage._append("a", b"", b"")
@@ -155,7 +155,7 @@ def test_a_message_read_before_it_was_announced_is_counted_once() -> None:
 
 
 @pytest.mark.parametrize("wanted", [1, 40, 90])
-def test_a_wildcard_finds_its_messages_among_any_number_of_others(wanted: int) -> None:
+def test_wildcard_finds_its_messages_among_any_number_of_others(wanted: int) -> None:
     before = [*["x"] * 50, *["w.a"] * wanted, *["x"] * 50, "w.b"]
     stage = Stage(pull_config(filter_subject="w.*"), before=before)
     stage.pull("999")
@@ -164,7 +164,7 @@ def test_a_wildcard_finds_its_messages_among_any_number_of_others(wanted: int) -
 
 @pytest.mark.parametrize("filters", [(), ("a",), ("w.>",), ("w.*", "a")])
 @pytest.mark.parametrize("many", [3, TAIL_SCAN_MAX + 50])
-def test_messages_nobody_announced_are_counted(filters: tuple[str, ...], many: int) -> None:
+def test_unannounced_messages_are_counted(filters: tuple[str, ...], many: int) -> None:
     stage = Stage(pull_config(filter_subjects=filters), before=["a", "w.a", "x"])
     stage.consumer.info(T0)
     for n in range(many):
@@ -200,7 +200,7 @@ def test_removals_are_taken_off_what_is_to_come(pattern: str) -> None:
     assert stage.consumer.info(T0).num_pending == 0
 
 
-def test_where_counting_is_dear_the_last_message_still_says_that_none_is_left(
+def test_last_message_reports_zero_pending_although_counting_is_skipped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(cursor, "CHEAP_SUBJECTS_MAX", 0)

@@ -49,7 +49,7 @@ def filled(messages: int, payload: bytes = b"") -> MemStore:
     return store
 
 
-def test_every_message_lowers_the_number_of_undelivered_messages() -> None:
+def test_every_message_lowers_number_of_undelivered_messages() -> None:
     subscribers = LaneSubscribers(["in"])
     pump = pump_over(filled(4), subscribers)
     run, got = run_of(pump, subscribers, num_undelivered=3, counted_to=3)
@@ -80,7 +80,7 @@ def test_sizes_are_those_of_the_other_lane() -> None:
     assert (run.size, run.flow, run.last_flow) == (sum(sizes), sum(flows), flows[-1])
 
 
-def test_a_run_ends_with_the_message_that_reaches_a_bound() -> None:
+def test_run_ends_with_message_that_reaches_bound() -> None:
     subscribers = LaneSubscribers(["in"])
     pump = pump_over(filled(9), subscribers)
     for bound in ({"msgs_max": 3}, {"size_max": 101}, {"flow_max": 101}):
@@ -104,7 +104,7 @@ def test_gaps_and_filters_make_spans() -> None:
         assert run_of(pump, subscribers)[0].spans == wanted
 
 
-def test_a_row_is_gone_along_up_to_what_is_not_there() -> None:
+def test_row_is_missing_along_up_to_what_is_not_there() -> None:
     subscribers = LaneSubscribers(["in"])
     store = filled(9)
     store.remove(7)
@@ -115,7 +115,7 @@ def test_a_row_is_gone_along_up_to_what_is_not_there() -> None:
     assert (run.spans, run.at_end) == ([(9, 9)], False)
 
 
-def test_headers_alone_tell_the_size_of_what_is_left_out() -> None:
+def test_headers_alone_report_size_of_what_is_left_out() -> None:
     subscribers = LaneSubscribers(["in"])
     store = MemStore()
     for header, size in ((b"", 0), (b"NATS/1.0\r\nA: b\r\n\r\n", 70_000)):
@@ -130,7 +130,7 @@ def test_headers_alone_tell_the_size_of_what_is_left_out() -> None:
     assert run.size == sum(len(one.subject + one.reply) + len(one.header) for one in got)
 
 
-def test_the_last_of_each_subject_takes_the_compiled_lane() -> None:
+def test_last_of_each_subject_takes_compiled_lane() -> None:
     stage = LaneStage(
         pull_config(deliver_policy=DeliverPolicy.LAST_PER_SUBJECT), before=["a", "b", "a", "c"]
     )
@@ -139,7 +139,7 @@ def test_the_last_of_each_subject_takes_the_compiled_lane() -> None:
     assert stage.ran == 3
 
 
-def test_a_rare_subject_is_found_beyond_many_others() -> None:
+def test_rare_subject_is_found_beyond_many_others() -> None:
     subscribers = LaneSubscribers(["in"])
     store = filled(5000)
     store.append("t.x", b"", b"", T0 + 5000)
@@ -164,7 +164,7 @@ def test_large_messages_arrive_whole() -> None:
     assert {one.header for one in got} == {b"NATS/1.0\r\nA: b\r\n\r\n"}
 
 
-def test_more_requests_than_a_run_has_room_for_are_served_in_turns() -> None:
+def test_more_requests_than_run_has_room_for_are_served_in_turns() -> None:
     stage = LaneStage(pull_config(ack_policy=AckPolicy.NONE))
     for _ in range(TAKERS_MAX + 10):
         stage.pull("2")
@@ -178,7 +178,7 @@ def test_more_requests_than_a_run_has_room_for_are_served_in_turns() -> None:
     assert stage.consumer.info(T0).num_pending == 0
 
 
-def test_what_is_cold_is_asked_for_and_delivered_in_its_place() -> None:
+def test_cold_message_is_loaded_and_delivered_in_order() -> None:
     store = FileStore.open(
         SimDisk(), incarnation=1, block_bytes=4096, warm_bytes_max=0, noise=bytes
     )

@@ -13,7 +13,7 @@ patterns = st.tuples(tokens, st.sampled_from(["", ".>"])).map(lambda p: ".".join
 
 
 @given(st.lists(patterns, max_size=3) | st.lists(patterns, min_size=8, max_size=20))
-def test_a_filter_matches_what_some_pattern_matches(row: list[str]) -> None:
+def test_filter_matches_what_some_pattern_matches(row: list[str]) -> None:
     asked = SubjectFilter(tuple(row))
     for literal in LITERALS:
         assert asked.matches(literal) == (not row or any(matches(literal, p) for p in row))

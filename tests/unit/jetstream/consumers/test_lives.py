@@ -20,7 +20,7 @@ def again(stage: Stage) -> Stage:
 # -- restarts
 
 
-def test_a_restart_goes_on_where_it_was() -> None:
+def test_restart_continues_where_it_was() -> None:
     stage = Stage(pull_config(), before=["a"] * 4)
     stage.pull("2")
     one, _ = stage.deliveries()
@@ -37,7 +37,7 @@ def test_a_restart_goes_on_where_it_was() -> None:
     ]
 
 
-def test_a_restart_does_not_choose_the_start_anew() -> None:
+def test_restart_does_not_choose_the_start_again() -> None:
     stage = Stage(pull_config(deliver_policy=DeliverPolicy.NEW))
     stage.publish()
     reborn = again(stage)
@@ -45,7 +45,7 @@ def test_a_restart_does_not_choose_the_start_anew() -> None:
     assert reborn.seqs() == [1]
 
 
-def test_what_the_stream_lost_meanwhile_is_forgotten() -> None:
+def test_messages_stream_lost_leave_ack_pending() -> None:
     stage = Stage(pull_config(), before=["a"] * 3)
     stage.pull("2")
     stage.store.purge(before_seq=2)
@@ -54,7 +54,7 @@ def test_what_the_stream_lost_meanwhile_is_forgotten() -> None:
     assert (info.num_ack_pending, info.ack_floor.stream_seq) == (1, 1)
 
 
-def test_a_stream_that_lost_its_end_is_followed_back() -> None:
+def test_stream_that_lost_its_end_is_followed_back() -> None:
     stage = Stage(pull_config(), before=["a"] * 5)
     stage.pull("5")
     for delivery in stage.deliveries()[2:]:
@@ -67,7 +67,7 @@ def test_a_stream_that_lost_its_end_is_followed_back() -> None:
     assert reborn.consumer.info(T0).num_ack_pending == 3
 
 
-def test_an_emptied_stream_is_followed_back() -> None:
+def test_emptied_stream_is_followed_back() -> None:
     stage = Stage(pull_config(ack_policy=AckPolicy.NONE), before=["a"] * 5)
     stage.pull("5")
     reborn = Stage(stage.consumer.cfg, log=stage.log, store=MemStore(), recovered=True)
@@ -84,7 +84,7 @@ def pause(stage: Stage, until_ns: int | None) -> None:
     stage.take(stage.consumer.update(cfg, T0))
 
 
-def test_a_paused_consumer_delivers_nothing_until_its_time() -> None:
+def test_paused_consumer_delivers_nothing_until_its_time() -> None:
     stage = Stage(pull_config(), before=["a"])
     pause(stage, T0 + SECOND)
     stage.pull("1")
@@ -99,7 +99,7 @@ def test_a_paused_consumer_delivers_nothing_until_its_time() -> None:
     assert not stage.consumer.info(stage.now_ns).paused
 
 
-def test_a_pause_may_be_ended() -> None:
+def test_pause_may_be_ended() -> None:
     stage = Stage(pull_config(), before=["a"])
     pause(stage, T0 + SECOND)
     stage.pull("1")
@@ -107,7 +107,7 @@ def test_a_pause_may_be_ended() -> None:
     assert stage.seqs() == [1]
 
 
-def test_requests_time_out_in_a_pause() -> None:
+def test_requests_time_out_in_pause() -> None:
     stage = Stage(pull_config(pause_until=T0 + FIVE), before=["a"])
     stage.pull('{"batch":1,"expires":1000000000}')
     stage.pass_time(SECOND)
@@ -117,7 +117,7 @@ def test_requests_time_out_in_a_pause() -> None:
 # -- updates
 
 
-def test_a_shorter_wait_holds_for_what_is_outstanding() -> None:
+def test_shorter_wait_holds_for_what_is_outstanding() -> None:
     stage = Stage(pull_config(), before=["a"])
     stage.pull("2")
     stage.deliveries()
@@ -126,7 +126,7 @@ def test_a_shorter_wait_holds_for_what_is_outstanding() -> None:
     assert stage.seqs() == [1]
 
 
-def test_a_higher_limit_lets_more_out_at_once() -> None:
+def test_higher_limit_lets_more_out_at_once() -> None:
     stage = Stage(pull_config(max_ack_pending=1), before=["a"] * 3)
     stage.pull("9")
     stage.deliveries()
@@ -134,7 +134,7 @@ def test_a_higher_limit_lets_more_out_at_once() -> None:
     assert stage.seqs() == [2]
 
 
-def test_a_new_deliver_subject_gets_what_the_old_one_did_not_ack() -> None:
+def test_new_deliver_subject_gets_what_old_one_did_not_ack() -> None:
     stage = Stage(push_config(), before=["a", "a"])
     one, _ = stage.deliveries()
     stage.ack(one)
@@ -145,7 +145,7 @@ def test_a_new_deliver_subject_gets_what_the_old_one_did_not_ack() -> None:
 # -- use
 
 
-def test_an_ephemeral_push_consumer_goes_when_nobody_listens() -> None:
+def test_ephemeral_push_consumer_is_deleted_without_listeners() -> None:
     cfg = structs.replace(push_config(), durable_name="", name="C")
     stage = Stage(cfg)
     assert stage.consumer.next_deadline_ns() is None
@@ -158,12 +158,12 @@ def test_an_ephemeral_push_consumer_goes_when_nobody_listens() -> None:
     assert stage.consumer.next_deadline_ns() is None
 
 
-def test_a_durable_consumer_stays() -> None:
+def test_durable_consumer_stays() -> None:
     stage = Stage(pull_config())
     assert stage.consumer.next_deadline_ns() is None
 
 
-def test_an_unused_pull_consumer_goes() -> None:
+def test_unused_pull_consumer_goes() -> None:
     stage = Stage(pull_config(inactive_threshold=SECOND))
     stage.pass_time(900 * MS)
     stage.pull('{"batch":1,"no_wait":true}')
@@ -173,14 +173,14 @@ def test_an_unused_pull_consumer_goes() -> None:
     assert stage.consumer.is_abandoned(stage.now_ns)
 
 
-def test_a_pull_consumer_stays_while_a_request_waits() -> None:
+def test_pull_consumer_stays_while_request_waits() -> None:
     stage = Stage(pull_config(inactive_threshold=SECOND))
     stage.pull("1")
     stage.pass_time(60 * SECOND)
     assert not stage.consumer.is_abandoned(stage.now_ns)
 
 
-def test_a_pull_consumer_stays_while_somebody_may_be_at_work() -> None:
+def test_pull_consumer_stays_while_messages_are_ack_pending() -> None:
     stage = Stage(pull_config(inactive_threshold=SECOND), before=["a"])
     stage.pull("1")
     stage.pass_time(30 * SECOND)
@@ -198,13 +198,13 @@ def test_ticking_early_changes_nothing() -> None:
     assert stage.sent == []
 
 
-def test_the_state_of_a_new_consumer_says_where_it_starts() -> None:
+def test_state_of_new_consumer_reports_where_it_starts() -> None:
     log = MemoryLog()
     Stage(pull_config(deliver_policy=DeliverPolicy.NEW), log=log, before=["a"] * 3)
     assert (log.state.delivered_stream, log.state.floor_stream) == (3, 3)
 
 
-def test_a_consumer_that_feeds_a_stream_counts_from_its_floor_again() -> None:
+def test_consumer_that_feeds_stream_counts_from_its_floor_again() -> None:
     stage = Stage(pull_config(), before=["a"] * 3)
     stage.pull("2")
     one, _ = stage.deliveries()

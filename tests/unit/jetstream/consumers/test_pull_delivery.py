@@ -11,7 +11,7 @@ from support.consuming import MS, SECOND, Stage, pull_config, push_config, seq_o
 REST = "|Nats-Pending-Messages: {}|Nats-Pending-Bytes: {}"
 
 
-def test_a_batch_is_delivered_in_order_with_what_is_left_in_the_ack_subject() -> None:
+def test_batch_is_delivered_in_order_with_what_is_left_in_ack_subject() -> None:
     stage = Stage(pull_config(), before=["a", "b", "c"])
     stage.pull('{"batch":2}')
     assert [(d.to, d.subject, d.reply) for d in stage.deliveries()] == [
@@ -20,7 +20,7 @@ def test_a_batch_is_delivered_in_order_with_what_is_left_in_the_ack_subject() ->
     ]
 
 
-def test_a_request_waits_for_messages_to_come() -> None:
+def test_request_waits_for_messages_to_come() -> None:
     stage = Stage(pull_config())
     stage.pull("2")
     assert stage.consumer.info(stage.now_ns).num_waiting == 1
@@ -41,13 +41,13 @@ def test_requests_are_served_in_turns() -> None:
 
 
 @pytest.mark.parametrize("batch", ["0", '{"batch":-3}', "{}", "", "nonsense"])
-def test_a_request_for_less_than_one_message_gets_one(batch: str) -> None:
+def test_request_for_less_than_one_message_gets_one(batch: str) -> None:
     stage = Stage(pull_config(), before=["a", "a"])
     stage.pull(batch)
     assert stage.seqs() == [1]
 
 
-def test_no_wait_without_messages_is_told_so_at_once() -> None:
+def test_no_wait_without_messages_is_refused_at_once() -> None:
     stage = Stage(pull_config())
     stage.pull('{"batch":1,"no_wait":true}')
     assert stage.statuses() == ["404 No Messages"]
@@ -80,7 +80,7 @@ def test_no_wait_waits_while_too_many_are_outstanding() -> None:
     assert stage.seqs() == [2]
 
 
-def test_a_request_times_out_with_what_was_left_of_it() -> None:
+def test_request_times_out_with_what_was_left_of_it() -> None:
     stage = Stage(pull_config(), before=["a"])
     stage.pull('{"batch":3,"expires":1000000000,"max_bytes":1000}')
     size = 1000 - len(stage.deliveries()[0].reply) - 1
@@ -89,7 +89,7 @@ def test_a_request_times_out_with_what_was_left_of_it() -> None:
     assert stage.consumer.info(stage.now_ns).num_waiting == 0
 
 
-def test_a_waiting_request_hears_heartbeats() -> None:
+def test_waiting_request_hears_heartbeats() -> None:
     stage = Stage(pull_config(), before=["a"])
     stage.pull('{"batch":2,"expires":1000000000,"idle_heartbeat":300000000}')
     stage.deliveries()
@@ -98,7 +98,7 @@ def test_a_waiting_request_hears_heartbeats() -> None:
     assert stage.statuses() == [beat, beat]
 
 
-def test_a_full_queue_refuses_unless_the_client_has_heartbeats() -> None:
+def test_full_queue_refuses_unless_client_has_heartbeats() -> None:
     stage = Stage(pull_config(max_waiting=1))
     stage.pull("1", reply="x")
     stage.pull("1", reply="y")
@@ -106,7 +106,7 @@ def test_a_full_queue_refuses_unless_the_client_has_heartbeats() -> None:
     assert stage.sent == [Send("y", header=b"NATS/1.0 409 Exceeded MaxWaiting\r\n\r\n")]
 
 
-def test_requests_nobody_listens_for_make_room_in_a_full_queue() -> None:
+def test_abandoned_requests_make_room_in_full_queue() -> None:
     stage = Stage(pull_config(max_waiting=1))
     stage.pull("1", reply="x")
     stage.deaf.add("x")
@@ -116,7 +116,7 @@ def test_requests_nobody_listens_for_make_room_in_a_full_queue() -> None:
     assert [d.to for d in stage.deliveries()] == ["y"]
 
 
-def test_a_message_is_not_given_to_who_no_longer_listens() -> None:
+def test_message_is_not_delivered_to_former_listener() -> None:
     stage = Stage(pull_config())
     stage.pull("1", reply="x")
     stage.pull("1", reply="y")
@@ -126,7 +126,7 @@ def test_a_message_is_not_given_to_who_no_longer_listens() -> None:
     assert [d.to for d in stage.deliveries()] == ["y"]
 
 
-def test_a_message_too_large_for_the_rest_of_a_request_ends_it() -> None:
+def test_message_too_large_for_the_rest_of_request_ends_it() -> None:
     stage = Stage(pull_config())
     stage.publish(payload=b"x" * 100)
     stage.pull('{"batch":5,"max_bytes":100}')
@@ -134,7 +134,7 @@ def test_a_message_too_large_for_the_rest_of_a_request_ends_it() -> None:
     assert stage.consumer.info(stage.now_ns).num_pending == 1
 
 
-def test_a_filled_batch_says_how_many_bytes_were_left() -> None:
+def test_filled_batch_reports_how_many_bytes_were_left() -> None:
     stage = Stage(pull_config(), before=["a"])
     stage.pull('{"batch":1,"max_bytes":1000}')
     left = 1000 - 1 - len(f"$JS.ACK.S.C.1.1.1.{stage.now_ns}.0")
@@ -150,32 +150,32 @@ def test_a_filled_batch_says_how_many_bytes_were_left() -> None:
         ('{"group":"g","id":"x"}', "400 Bad Request - Not a Pinned Client Priority consumer"),
     ],
 )
-def test_what_the_configuration_forbids_is_refused(body: str, said: str) -> None:
+def test_requests_forbidden_by_config_are_refused(body: str, said: str) -> None:
     stage = Stage(pull_config(max_batch=4, max_expires=5 * SECOND, max_bytes=10))
     stage.pull(body)
     assert stage.statuses() == [said]
 
 
-def test_a_push_consumer_refuses_requests() -> None:
+def test_push_consumer_refuses_requests() -> None:
     stage = Stage(push_config())
     stage.pull("1")
     assert stage.statuses() == ["409 Consumer is push based"]
 
 
-def test_a_request_that_needs_a_newer_server_is_refused() -> None:
+def test_request_that_needs_newer_server_is_refused() -> None:
     stage = Stage(pull_config(), before=["a"])
     stage.pull("1", header=b"NATS/1.0\r\nNats-Required-Api-Level: 999\r\n\r\n")
     assert stage.statuses() == ["412 Required Api Level"]
 
 
-def test_waiting_requests_are_told_when_the_consumer_goes() -> None:
+def test_waiting_requests_are_reported_when_consumer_goes() -> None:
     stage = Stage(pull_config())
     stage.pull("3")
     stage.take(stage.consumer.closing(is_deleted=True))
     assert stage.statuses() == ["409 Consumer Deleted"]
 
 
-def test_waiting_requests_are_told_when_the_server_stops() -> None:
+def test_waiting_requests_are_reported_when_server_stops() -> None:
     stage = Stage(pull_config())
     stage.pull("3")
     stage.take(stage.consumer.closing(is_deleted=False))
@@ -189,7 +189,7 @@ def grouped(policy: PriorityPolicy, **fields: object) -> Stage:
     return Stage(pull_config(priority_policy=policy, priority_groups=("g",), **fields))
 
 
-def test_the_lower_number_is_served_first() -> None:
+def test_lower_number_is_served_first() -> None:
     stage = grouped(PriorityPolicy.PRIORITIZED)
     stage.pull('{"batch":2,"group":"g","priority":5}', reply="late")
     stage.pull('{"batch":2,"group":"g","priority":1}', reply="soon")
@@ -198,7 +198,7 @@ def test_the_lower_number_is_served_first() -> None:
     assert [d.to for d in stage.deliveries()] == ["soon", "soon", "late"]
 
 
-def test_an_overflow_request_is_served_only_when_others_are_overrun() -> None:
+def test_overflow_request_is_served_only_when_others_are_overrun() -> None:
     stage = grouped(PriorityPolicy.OVERFLOW)
     stage.pull('{"batch":9,"group":"g","min_pending":3}')
     stage.publish()
@@ -208,7 +208,7 @@ def test_an_overflow_request_is_served_only_when_others_are_overrun() -> None:
     assert stage.seqs() == [1]
 
 
-def test_an_overflow_request_is_served_when_many_are_outstanding() -> None:
+def test_overflow_request_is_served_when_many_are_outstanding() -> None:
     stage = grouped(PriorityPolicy.OVERFLOW)
     stage.pull('{"batch":2,"group":"g"}', reply="plain")
     stage.publish()
@@ -218,7 +218,7 @@ def test_an_overflow_request_is_served_when_many_are_outstanding() -> None:
     assert [d.to for d in stage.deliveries()] == ["plain", "plain", "spare"]
 
 
-def test_only_the_pinned_client_is_served() -> None:
+def test_only_pinned_client_is_served() -> None:
     stage = grouped(PriorityPolicy.PINNED_CLIENT)
     stage.pull('{"batch":1,"group":"g"}', reply="x")
     stage.pull('{"batch":1,"group":"g"}', reply="y")
@@ -239,7 +239,7 @@ def test_another_pin_is_refused() -> None:
     assert stage.statuses() == ["423 Nats-Pin-Id mismatch"]
 
 
-def test_who_was_unpinned_is_told_and_the_next_is_pinned() -> None:
+def test_unpinned_client_is_notified_and_next_is_pinned() -> None:
     stage = grouped(PriorityPolicy.PINNED_CLIENT)
     stage.pull('{"batch":9,"group":"g"}', reply="x")
     stage.publish()
@@ -259,7 +259,7 @@ def test_who_was_unpinned_is_told_and_the_next_is_pinned() -> None:
     assert delivery.to == "y"
 
 
-def test_a_silent_client_loses_its_pin() -> None:
+def test_silent_client_loses_its_pin() -> None:
     stage = grouped(PriorityPolicy.PINNED_CLIENT, priority_timeout=SECOND)
     stage.pull('{"batch":1,"group":"g"}', reply="x")
     stage.publish()
@@ -270,7 +270,7 @@ def test_a_silent_client_loses_its_pin() -> None:
     assert stage.consumer.info(stage.now_ns).priority_groups[0].pinned_client_id == ""
 
 
-def test_a_pin_is_not_left_with_who_no_longer_listens() -> None:
+def test_pin_is_taken_from_former_listener() -> None:
     stage = grouped(PriorityPolicy.PINNED_CLIENT)
     stage.pull('{"batch":1,"group":"g"}', reply="gone")
     stage.deaf.add("gone")

@@ -23,13 +23,13 @@ def drain(stage: Stage) -> None:
         stage.take(stage.consumer.wake(stage.now_ns))
 
 
-def test_messages_go_to_the_deliver_subject_under_their_own() -> None:
+def test_messages_go_to_deliver_subject_under_their_own() -> None:
     stage = Stage(push_config(), before=["a"])
     stage.publish("b", b"x")
     assert [(d.to, d.subject) for d in stage.deliveries()] == [("in", "a"), ("in", "b")]
 
 
-def test_nothing_is_sent_while_nobody_listens() -> None:
+def test_nothing_is_sent_without_listeners() -> None:
     stage = Stage(push_config())
     stage.deaf.add("in")
     stage.take(stage.consumer.interest_changed(T0))
@@ -51,7 +51,7 @@ def test_unacked_messages_are_pushed_again() -> None:
     del two
 
 
-def test_a_call_delivers_a_bounded_number_of_bytes_and_the_first_calls_fewer() -> None:
+def test_call_delivers_bounded_number_of_bytes_and_the_first_calls_fewer() -> None:
     stage = Stage(push_config(max_ack_pending=-1))
     stage.deaf.add("in")
     stage.take(stage.consumer.interest_changed(T0))
@@ -91,7 +91,7 @@ def test_heartbeats_come_when_nothing_else_does() -> None:
     assert stage.statuses() == [BEAT.format(1, 1)] * 2
 
 
-def test_heartbeats_tell_how_far_the_stream_was_read() -> None:
+def test_heartbeats_report_how_far_stream_was_read() -> None:
     stage = Stage(push_config(idle_heartbeat=SECOND, filter_subject="a"))
     stage.publish("b")
     stage.take(stage.consumer.wake(T0))
@@ -99,7 +99,7 @@ def test_heartbeats_tell_how_far_the_stream_was_read() -> None:
     assert stage.statuses() == [BEAT.format(0, 1)]
 
 
-def test_nobody_is_sent_heartbeats_who_does_not_listen() -> None:
+def test_heartbeats_are_sent_only_to_listeners() -> None:
     stage = Stage(push_config(idle_heartbeat=SECOND))
     stage.deaf.add("in")
     stage.take(stage.consumer.interest_changed(T0))
@@ -110,7 +110,7 @@ def test_nobody_is_sent_heartbeats_who_does_not_listen() -> None:
 # -- flow control
 
 
-def test_the_window_bounds_what_is_on_the_way() -> None:
+def test_window_bounds_what_is_in_flight() -> None:
     stage = flowing()
     for _ in range(5):
         stage.publish(payload=bytes(1_000_000))
@@ -121,7 +121,7 @@ def test_the_window_bounds_what_is_on_the_way() -> None:
     )
 
 
-def test_an_answer_doubles_the_window() -> None:
+def test_answer_doubles_window() -> None:
     stage = flowing()
     for _ in range(9):
         stage.publish(payload=bytes(1_000_000))
@@ -131,7 +131,7 @@ def test_an_answer_doubles_the_window() -> None:
     assert stage.seqs() == [4, 5, 6, 7]
 
 
-def test_only_the_answer_to_the_last_question_counts() -> None:
+def test_only_answer_to_the_last_question_counts() -> None:
     stage = flowing()
     for _ in range(5):
         stage.publish(payload=bytes(1_000_000))
@@ -140,7 +140,7 @@ def test_only_the_answer_to_the_last_question_counts() -> None:
     assert stage.sent == []
 
 
-def test_a_stalled_consumer_names_the_answer_it_waits_for() -> None:
+def test_stalled_consumer_names_answer_it_waits_for() -> None:
     stage = flowing()
     for _ in range(5):
         stage.publish(payload=bytes(1_000_000))
@@ -150,7 +150,7 @@ def test_a_stalled_consumer_names_the_answer_it_waits_for() -> None:
     assert stage.statuses() == [BEAT.format(3, 3) + stalled]
 
 
-def test_the_window_stops_growing() -> None:
+def test_window_stops_growing() -> None:
     stage = flowing()
     side = stage.consumer._push
     assert side is not None
@@ -160,7 +160,7 @@ def test_the_window_stops_growing() -> None:
     assert side._window == push_delivery.WINDOW_BYTES_MAX
 
 
-def test_answers_acknowledge_where_that_is_the_policy() -> None:
+def test_answers_acknowledge_where_that_is_policy() -> None:
     cfg = push_config(ack_policy=AckPolicy.FLOW_CONTROL, max_ack_pending=2)
     stage = Stage(cfg, before=["a"] * 4)
     *_, asked = stage.sent
@@ -172,7 +172,7 @@ def test_answers_acknowledge_where_that_is_the_policy() -> None:
     assert stage.consumer.info(T0).ack_floor.stream_seq == 2
 
 
-def test_at_the_end_of_the_stream_a_heartbeat_asks_for_the_last_acks() -> None:
+def test_at_the_end_of_stream_heartbeat_asks_for_the_last_acks() -> None:
     cfg = push_config(ack_policy=AckPolicy.FLOW_CONTROL, max_ack_pending=100)
     stage = Stage(cfg, before=["a"])
     stage.sent.clear()
@@ -185,7 +185,7 @@ def test_at_the_end_of_the_stream_a_heartbeat_asks_for_the_last_acks() -> None:
 # -- pace
 
 
-def test_a_rate_holds_messages_back() -> None:
+def test_rate_holds_messages_back() -> None:
     stage = Stage(push_config(rate_limit_bps=8 * 1_000_000, ack_policy=AckPolicy.NONE))
     for _ in range(3):
         stage.publish(payload=bytes(1_000_000))
@@ -196,14 +196,14 @@ def test_a_rate_holds_messages_back() -> None:
     assert stage.seqs() == [3]
 
 
-def test_a_message_larger_than_the_bucket_waits_for_a_full_one() -> None:
+def test_message_larger_than_bucket_waits_for_full_one() -> None:
     limit = RateLimit(80, 10, 0)
     assert limit.may_go_ns(100, 0) == 0
     limit.left(100)
     assert limit.may_go_ns(100, 0) == 10 * SECOND
 
 
-def test_the_gaps_of_the_original_are_kept_until_it_has_caught_up() -> None:
+def test_gaps_of_original_are_kept_until_it_has_caught_up() -> None:
     stage = Stage(push_config())
     for _ in range(2):
         stage.publish()

@@ -56,7 +56,7 @@ def acks(host: StreamHost) -> list[int]:
     return [json.loads(each.payload)["seq"] for each in sent]
 
 
-def test_a_purge_counts_what_its_slices_removed_when_applied(host: StreamHost) -> None:
+def test_purge_counts_what_its_slices_removed_when_applied(host: StreamHost) -> None:
     replicator = delayed(host)
     purge = host.chores.purge(Purge(NOW_NS, "s.1"), NOW_NS)
     next(purge)
@@ -65,7 +65,7 @@ def test_a_purge_counts_what_its_slices_removed_when_applied(host: StreamHost) -
     assert host.stream.state().messages == MSGS // 2
 
 
-def test_a_purge_whose_slice_is_dropped_returns_what_was_removed_before(host: StreamHost) -> None:
+def test_purge_returns_messages_removed_before_dropped_slice(host: StreamHost) -> None:
     replicator = delayed(host)
     purge = host.chores.purge(Purge(NOW_NS, "s.>", keep=1), NOW_NS)
     next(purge)
@@ -80,7 +80,7 @@ def test_a_purge_whose_slice_is_dropped_returns_what_was_removed_before(host: St
     assert host.stream.state().messages == left
 
 
-def test_the_ack_of_a_rollup_follows_its_last_slice(host: StreamHost) -> None:
+def test_ack_of_rollup_follows_its_last_slice(host: StreamHost) -> None:
     host.publish(Inbound("s.0", "r", ROLLUP, b"all"), NOW_NS)
     replicator = delayed(host)
     seen = []
@@ -96,7 +96,7 @@ def test_the_ack_of_a_rollup_follows_its_last_slice(host: StreamHost) -> None:
     assert host.stream.state().messages == 1
 
 
-def test_a_rollup_whose_slice_is_dropped_is_never_acked(host: StreamHost) -> None:
+def test_rollup_is_not_acked_if_its_slice_is_dropped(host: StreamHost) -> None:
     host.publish(Inbound("s.0", "r", ROLLUP, b"all"), NOW_NS)
     replicator = delayed(host)
     host.chores.go_on(NOW_NS)

@@ -31,7 +31,7 @@ def stream() -> MemStore:
 
 
 @given(seqs, seqs)
-def test_what_all_have_settled_goes_and_nothing_else(one: list[int], other: list[int]) -> None:
+def test_only_messages_acked_by_all_are_removed(one: list[int], other: list[int]) -> None:
     store = stream()
     stages = [reading(store, one), reading(store, other)]
     both = {seq for seq in one if seq in other and seq <= 10}
@@ -49,7 +49,7 @@ def test_what_all_have_settled_goes_and_nothing_else(one: list[int], other: list
 
 
 @given(seqs, st.integers(1, 14), st.integers(0, 14))
-def test_a_span_goes_as_its_messages_would_one_by_one(
+def test_span_goes_as_its_messages_would_one_by_one(
     gone: list[int], first: int, length: int
 ) -> None:
     spanned, singly = stream(), stream()

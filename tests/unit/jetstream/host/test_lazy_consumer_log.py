@@ -61,7 +61,7 @@ def suffixes(disk: SimDisk) -> list[str]:
     return disk.subdir("S").subdir("obs").files()
 
 
-def test_an_unused_consumer_has_one_file_and_begins_where_it_chose_to() -> None:
+def test_unused_consumer_has_one_file_and_begins_where_it_chose_to() -> None:
     disk = SimDisk()
     _, files = made(disk)
     settle(files)
@@ -72,7 +72,7 @@ def test_an_unused_consumer_has_one_file_and_begins_where_it_chose_to() -> None:
     assert suffixes(disk) == ["c.meta"]
 
 
-def test_what_is_durable_is_there_after_a_crash() -> None:
+def test_durable_writes_survive_crash() -> None:
     disk = SimDisk()
     _, files = made(disk)
     files.state.delivered(1, BEGIN + 1, 5)
@@ -82,7 +82,7 @@ def test_what_is_durable_is_there_after_a_crash() -> None:
     assert reopened(disk.crash(Lose())).delivered_stream == BEGIN + 1
 
 
-def test_a_new_configuration_says_where_an_unused_consumer_is() -> None:
+def test_new_configuration_reports_where_unused_consumer_is() -> None:
     disk = SimDisk()
     _, files = made(disk)
     files.state.reset(0, BEGIN + 5)
@@ -114,7 +114,7 @@ def test_changes_while_files_are_made_follow_with_the_next_sync() -> None:
     assert len(after.pending) == 3
 
 
-def test_a_save_waits_while_files_are_made_and_keeps_the_state_in_them() -> None:
+def test_save_waits_while_files_are_made_and_keeps_state_in_them() -> None:
     disk = SimDisk()
     _, files = made(disk)
     files.state.delivered(1, BEGIN + 1, 5)
@@ -135,7 +135,7 @@ def test_a_save_waits_while_files_are_made_and_keeps_the_state_in_them() -> None
     assert reopened(disk.crash(Lose())).delivered_stream == BEGIN + 1
 
 
-def test_no_files_are_made_while_a_save_is_out() -> None:
+def test_no_files_are_made_while_save_is_out() -> None:
     disk = SimDisk()
     _, files = made(disk)
     save = files.save(msgspec.structs.replace(META, created_ns=2))
@@ -151,7 +151,7 @@ def test_no_files_are_made_while_a_save_is_out() -> None:
 
 
 @pytest.mark.parametrize("fault", [DiskFault.ENOSPC, DiskFault.EIO])
-def test_whichever_call_fails_while_a_consumer_is_created_it_does_not_exist(
+def test_whichever_call_fails_while_consumer_is_created_it_does_not_exist(
     fault: DiskFault,
 ) -> None:
     for nth in range(1, CALLS_MAX):
@@ -169,7 +169,7 @@ def test_whichever_call_fails_while_a_consumer_is_created_it_does_not_exist(
     pytest.fail("creating a consumer takes no end of calls")
 
 
-def test_a_state_that_is_lost_is_told() -> None:
+def test_state_that_is_lost_is_reported() -> None:
     disk = SimDisk()
     stream, files = made(disk)
     files.state.delivered(1, BEGIN + 1, 5)

@@ -87,7 +87,7 @@ def with_id(name: str) -> bytes:
     return b"NATS/1.0\r\nNats-Msg-Id: %s\r\n\r\n" % name.encode()
 
 
-def test_an_acknowledgement_leaves_with_its_sync() -> None:
+def test_acknowledgement_leaves_with_its_sync() -> None:
     rig = Rig()
     rig.publish("a")
     assert rig.left() == {}
@@ -95,7 +95,7 @@ def test_an_acknowledgement_leaves_with_its_sync() -> None:
     assert REFUSED not in rig.left()["a"]
 
 
-def test_what_comes_during_a_sync_waits_for_the_next() -> None:
+def test_writes_during_sync_wait_for_next_sync() -> None:
     rig = Rig()
     rig.publish("a")
     commits = rig.host.commit()
@@ -106,7 +106,7 @@ def test_what_comes_during_a_sync_waits_for_the_next() -> None:
     assert set(rig.left()) == {"b"}
 
 
-def test_after_a_failed_sync_nothing_that_waited_ever_leaves() -> None:
+def test_after_failed_sync_nothing_that_waited_ever_leaves() -> None:
     rig = Rig()
     rig.publish("a", with_id("1"))
     commits = rig.host.commit()
@@ -121,7 +121,7 @@ def test_after_a_failed_sync_nothing_that_waited_ever_leaves() -> None:
     assert isinstance(rig.host.failure, SyncFailed)
 
 
-def test_a_failed_host_refuses_and_confirms_no_duplicate() -> None:
+def test_failed_host_refuses_and_confirms_no_duplicate() -> None:
     rig = Rig()
     rig.publish("a", with_id("1"))
     rig.disk.fail_nth(1, DiskFault.SYNC_ERROR)
@@ -137,7 +137,7 @@ def test_a_failed_host_refuses_and_confirms_no_duplicate() -> None:
 
 
 @pytest.mark.parametrize("fault", [DiskFault.ENOSPC, DiskFault.SHORT_WRITE])
-def test_a_full_disk_refuses_what_comes_and_keeps_what_waits(fault: DiskFault) -> None:
+def test_full_disk_refuses_what_comes_and_keeps_what_waits(fault: DiskFault) -> None:
     rig = Rig()
     rig.publish("a")
     rig.disk.fail_nth(1, fault, for_ever=True)
@@ -158,7 +158,7 @@ def test_a_full_disk_refuses_what_comes_and_keeps_what_waits(fault: DiskFault) -
     assert rig.host.failure is None
 
 
-def test_a_lazy_stream_has_written_what_it_acknowledges() -> None:
+def test_lazy_stream_has_written_what_it_acknowledges() -> None:
     rig = Rig(lazy=True)
     rig.publish("a")
     commits = rig.host.commit()
@@ -212,7 +212,7 @@ class Consuming(Rig):
         self.host.acked(self.consumer, acked.effects, acked.acked_spans, is_awaited=bool(reply))
 
 
-def test_an_ack_is_confirmed_when_it_is_durable() -> None:
+def test_ack_is_confirmed_when_it_is_durable() -> None:
     rig = Consuming()
     rig.deliver(2)
     rig.ack(1, "confirmed")
@@ -222,7 +222,7 @@ def test_an_ack_is_confirmed_when_it_is_durable() -> None:
     assert rig.host.stream.state().messages == 1
 
 
-def test_an_ack_behind_more_than_a_log_holds_is_confirmed_when_it_is_durable() -> None:
+def test_ack_beyond_log_capacity_is_confirmed_when_durable() -> None:
     """Then the whole state is written, which takes two syncs."""
     rig = Consuming()
     rig.deliver(1)
@@ -241,7 +241,7 @@ def test_an_ack_behind_more_than_a_log_holds_is_confirmed_when_it_is_durable() -
     assert state.durable_seq == state.recorded_seq
 
 
-def test_an_ack_is_never_confirmed_by_a_disk_that_failed() -> None:
+def test_ack_is_never_confirmed_by_disk_that_failed() -> None:
     rig = Consuming()
     rig.deliver(2)
     rig.ack(1, "confirmed")
@@ -255,7 +255,7 @@ def test_an_ack_is_never_confirmed_by_a_disk_that_failed() -> None:
     assert rig.left() == {}
 
 
-def test_an_ack_waits_until_a_full_disk_has_space() -> None:
+def test_ack_waits_until_full_disk_has_space() -> None:
     rig = Consuming()
     rig.deliver(2)
     rig.disk.fail_nth(1, DiskFault.ENOSPC, for_ever=True)
@@ -269,7 +269,7 @@ def test_an_ack_waits_until_a_full_disk_has_space() -> None:
     assert set(rig.left()) == {"confirmed"}
 
 
-def test_what_was_acknowledged_before_a_crash_leaves_a_work_queue_after_it() -> None:
+def test_acked_messages_leave_work_queue_after_crash() -> None:
     rig = Consuming()
     rig.deliver(3)
     rig.consumer.log.acked(2)  # its removal was not written any more
@@ -278,7 +278,7 @@ def test_what_was_acknowledged_before_a_crash_leaves_a_work_queue_after_it() -> 
     assert [isinstance(store.load(seq), Missing) for seq in (1, 2, 3)] == [False, True, False]
 
 
-def test_a_deletion_releases_what_waits_and_what_a_sync_is_out_for() -> None:
+def test_deletion_releases_what_waits_and_what_sync_is_out_for() -> None:
     rig = Rig()
     rig.publish("a")
     commits = rig.host.commit()
@@ -289,7 +289,7 @@ def test_a_deletion_releases_what_waits_and_what_a_sync_is_out_for() -> None:
     assert rig.left() == {}
 
 
-def test_a_deletion_does_not_release_what_a_failed_disk_lost() -> None:
+def test_deletion_does_not_release_what_failed_disk_lost() -> None:
     rig = Rig()
     rig.publish("a")
     rig.disk.fail_nth(1, DiskFault.SYNC_ERROR)

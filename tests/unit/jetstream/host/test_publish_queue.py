@@ -76,7 +76,7 @@ def test_messages_that_waited_are_stored_in_order(host: StreamHost) -> None:
     assert sequences == {f"reply.{number}": number + 1 for number in range(5)}
 
 
-def test_whoever_finds_no_room_is_told(host: StreamHost, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_request_without_room_is_refused(host: StreamHost, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publish_queue, "WAITING_MAX", 2)
     for number in range(3):
         host.publish(message(number), NOW_NS)

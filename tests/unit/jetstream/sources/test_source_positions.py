@@ -81,7 +81,7 @@ def kept(tmp_path: Path) -> Iterator[Kept]:
     run.disk.close()
 
 
-def test_sources_whose_copies_are_gone_are_known(kept: Kept) -> None:
+def test_sources_without_stored_copies_are_known(kept: Kept) -> None:
     kept.copy(SOURCES[0], 3)
     kept.copy(SOURCES[1], 8)
     kept.positions.keep_now(kept.stream)
@@ -90,7 +90,7 @@ def test_sources_whose_copies_are_gone_are_known(kept: Kept) -> None:
     assert kept.seqs_of_sources() == [3, 8]
 
 
-def test_what_came_later_is_found_in_the_messages_and_nothing_else_is_looked_at(
+def test_later_messages_are_found_without_other_reads(
     kept: Kept,
 ) -> None:
     for seq in range(1, 40):
@@ -113,7 +113,7 @@ def test_it_is_written_now_and_then(kept: Kept) -> None:
     assert [n for n, was in enumerate(written) if was] == [0, 5, 10]
 
 
-def test_a_file_that_speaks_of_lost_messages_is_replaced(kept: Kept) -> None:
+def test_file_that_speaks_of_lost_messages_is_replaced(kept: Kept) -> None:
     for seq in (1, 2, 3):
         kept.copy(SOURCES[0], seq)
     kept.positions.keep_now(kept.stream)
@@ -126,7 +126,7 @@ def test_a_file_that_speaks_of_lost_messages_is_replaced(kept: Kept) -> None:
     assert kept.seqs_of_sources() == [1, 13]
 
 
-def test_a_file_that_speaks_of_a_stream_without_copies_is_replaced(kept: Kept) -> None:
+def test_file_that_speaks_of_stream_without_copies_is_replaced(kept: Kept) -> None:
     kept.copy(SOURCES[0], 5)
     kept.positions.keep_now(kept.stream)
     kept.store.truncate(0)
@@ -137,7 +137,7 @@ def test_a_file_that_speaks_of_a_stream_without_copies_is_replaced(kept: Kept) -
 
 
 @pytest.mark.parametrize("damage", [b"", b"x" * 20_000])
-def test_a_damaged_file_is_none(kept: Kept, tmp_path: Path, damage: bytes) -> None:
+def test_damaged_file_is_none(kept: Kept, tmp_path: Path, damage: bytes) -> None:
     kept.copy(SOURCES[0], 5)
     kept.positions.keep_now(kept.stream)
     kept.positions.close()
@@ -151,7 +151,7 @@ def test_a_damaged_file_is_none(kept: Kept, tmp_path: Path, damage: bytes) -> No
     assert kept.stream.source_ref("A > >") == SourceRef("A", "A > >", 6, "")
 
 
-def test_a_stream_without_copies_has_no_file(kept: Kept, tmp_path: Path) -> None:
+def test_stream_without_copies_has_no_file(kept: Kept, tmp_path: Path) -> None:
     kept.publish("s.a")
     assert not kept.commit()
     kept.positions.keep_now(kept.stream)

@@ -24,7 +24,7 @@ def source_info(copy: Copy) -> tuple[int, int, int]:
 # -- taking
 
 
-def test_a_mirror_keeps_sequence_time_and_gaps() -> None:
+def test_mirror_keeps_sequence_time_and_gaps() -> None:
     copy = connected(**MIRROR)
     copy.deliver(1, 1, b"x")
     copy.deliver(4, 2, b"y", subject="o.b", header={"Nats-Expected-Stream": "O", "K": "v"})
@@ -35,7 +35,7 @@ def test_a_mirror_keeps_sequence_time_and_gaps() -> None:
     }
 
 
-def test_a_mirror_starts_behind_what_its_origin_lost() -> None:
+def test_mirror_starts_after_messages_its_origin_lost() -> None:
     copy = Copy(**MIRROR)
     copy.answer(delivered=9)
     assert copy.host.stream.last_seq == 9
@@ -44,7 +44,7 @@ def test_a_mirror_starts_behind_what_its_origin_lost() -> None:
     assert copy.store.state().first_seq == 10
 
 
-def test_a_source_notes_where_its_copies_come_from() -> None:
+def test_source_notes_where_its_copies_come_from() -> None:
     copy = connected(**SOURCE)
     copy.deliver(3, 1, b"x")
     [record] = copy.messages.values()
@@ -66,7 +66,7 @@ def test_known_ids_are_passed_over() -> None:
 
 
 @pytest.mark.parametrize("fields", KINDS)
-def test_what_is_delivered_before_the_answer_is_taken_after_it(fields: dict[str, object]) -> None:
+def test_messages_before_reply_are_taken_after_it(fields: dict[str, object]) -> None:
     """Others may listen where the origin delivers, so it need not wait for the copy to listen."""
     copy = Copy(**fields)
     to = copy.asked["deliver_subject"]
@@ -84,7 +84,7 @@ def test_what_is_delivered_before_the_answer_is_taken_after_it(fields: dict[str,
 
 
 @pytest.mark.parametrize("fields", KINDS)
-def test_what_was_delivered_to_an_attempt_that_failed_is_not_taken(
+def test_deliveries_to_failed_attempt_are_dropped(
     fields: dict[str, object],
 ) -> None:
     copy = Copy(**fields)
@@ -98,7 +98,7 @@ def test_what_was_delivered_to_an_attempt_that_failed_is_not_taken(
     assert not copy.messages
 
 
-def test_lag_is_what_is_to_come_besides_the_message() -> None:
+def test_lag_is_what_is_to_come_besides_message() -> None:
     copy = connected(**SOURCE)
     copy.deliver(1, 1, pending=5)
     assert source_info(copy)[0] == 4
@@ -108,7 +108,7 @@ def test_lag_is_what_is_to_come_besides_the_message() -> None:
 
 
 @pytest.mark.parametrize(("pending", "able"), [(9, True), (10, False)])
-def test_a_mirror_that_has_nearly_all_may_stand_in_for_its_origin(pending: int, able: bool) -> None:
+def test_mirror_that_has_nearly_all_may_stand_in_for_its_origin(pending: int, able: bool) -> None:
     copy = Copy(**MIRROR)
     assert not copy.stream_sources.is_caught_up
     copy.answer(pending=50)
@@ -120,7 +120,7 @@ def test_a_mirror_that_has_nearly_all_may_stand_in_for_its_origin(pending: int, 
 
 
 @pytest.mark.parametrize("fields", KINDS)
-def test_a_missing_delivery_is_asked_for_again(fields: dict[str, object]) -> None:
+def test_missing_delivery_is_asked_for_again(fields: dict[str, object]) -> None:
     copy = connected(**fields)
     copy.deliver(1, 1)
     copy.deliver(3, 3)
@@ -135,7 +135,7 @@ def test_a_missing_delivery_is_asked_for_again(fields: dict[str, object]) -> Non
 
 
 @pytest.mark.parametrize("fields", KINDS)
-def test_a_heartbeat_tells_of_missing_deliveries(fields: dict[str, object]) -> None:
+def test_heartbeat_reports_missing_deliveries(fields: dict[str, object]) -> None:
     copy = connected(**fields)
     copy.deliver(1, 1)
     copy.beat(1)
@@ -147,7 +147,7 @@ def test_a_heartbeat_tells_of_missing_deliveries(fields: dict[str, object]) -> N
 
 
 @pytest.mark.parametrize("fields", KINDS)
-def test_a_silent_origin_is_asked_again(fields: dict[str, object]) -> None:
+def test_silent_origin_is_asked_again(fields: dict[str, object]) -> None:
     copy = connected(**fields)
     copy.pass_time(9)
     copy.beat(0)
@@ -157,7 +157,7 @@ def test_a_silent_origin_is_asked_again(fields: dict[str, object]) -> None:
     assert copy.num_asked == 2
 
 
-def test_an_origin_that_does_not_answer_is_asked_again() -> None:
+def test_origin_that_does_not_answer_is_asked_again() -> None:
     copy = Copy(**SOURCE)
     inbox = copy.requests[0].reply
     copy.pass_time(29.9)
@@ -168,7 +168,7 @@ def test_an_origin_that_does_not_answer_is_asked_again() -> None:
     assert copy.requests[1].reply != inbox
 
 
-def test_an_origin_that_refuses_is_asked_ever_more_seldom() -> None:
+def test_origin_that_refuses_is_asked_ever_more_seldom() -> None:
     copy = Copy(**SOURCE)
     pauses = []
     for _ in range(14):
@@ -184,7 +184,7 @@ def test_an_origin_that_refuses_is_asked_ever_more_seldom() -> None:
     assert copy.num_asked == 16
 
 
-def test_an_error_is_told_until_the_next_attempt() -> None:
+def test_error_is_reported_until_the_next_attempt() -> None:
     copy = Copy(**SOURCE)
     copy.refuse(10059)
     [info] = copy.stream_sources.source_infos(copy.now_ns)
@@ -196,7 +196,7 @@ def test_an_error_is_told_until_the_next_attempt() -> None:
     assert (info.error, info.active) == (None, 0)
 
 
-def test_nonsense_in_place_of_an_answer_is_an_error() -> None:
+def test_nonsense_in_place_of_answer_is_error() -> None:
     for fields, err_code in ((MIRROR, 10029), (SOURCE, 10045)):
         copy = Copy(**fields)
         copy.reply(b"{}")
@@ -206,7 +206,7 @@ def test_nonsense_in_place_of_an_answer_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("fields", KINDS)
-def test_what_an_old_consumer_still_sends_is_ignored(fields: dict[str, object]) -> None:
+def test_late_messages_of_old_consumer_are_ignored(fields: dict[str, object]) -> None:
     copy = connected(**fields)
     copy.deliver(1, 1, consumer="older")
     old = copy.wires[DELIVER]
@@ -216,7 +216,7 @@ def test_what_an_old_consumer_still_sends_is_ignored(fields: dict[str, object]) 
     assert copy.messages == {}
 
 
-def test_a_message_there_is_no_room_for_is_asked_for_again() -> None:
+def test_message_there_is_no_room_for_is_asked_for_again() -> None:
     copy = connected(**SOURCE, **NEW, max_msgs=1)
     copy.deliver(1, 1)
     copy.deliver(2, 2)
@@ -232,7 +232,7 @@ def test_a_message_there_is_no_room_for_is_asked_for_again() -> None:
 
 
 @pytest.mark.parametrize("fields", KINDS)
-def test_a_restarted_copy_goes_on_behind_what_it_has(fields: dict[str, object]) -> None:
+def test_restarted_copy_continues_after_what_it_has(fields: dict[str, object]) -> None:
     copy = connected(**fields)
     for seq in (1, 2, 5):
         copy.deliver(seq, seq if seq < 3 else 3)
@@ -242,7 +242,7 @@ def test_a_restarted_copy_goes_on_behind_what_it_has(fields: dict[str, object]) 
         assert f"Nats-Stream-Identity: {IDENTITY}\r\n".encode() in copy.requests[0].header
 
 
-def test_copies_that_are_gone_are_not_copied_again() -> None:
+def test_copies_that_were_removed_are_not_copied_again() -> None:
     copy = connected(**SOURCE)
     copy.deliver(1, 1)
     copy.store.purge()
@@ -251,7 +251,7 @@ def test_copies_that_are_gone_are_not_copied_again() -> None:
     assert copy.asked["opt_start_time"] == "2026-01-01T00:00:00Z"
 
 
-def test_a_new_origin_of_the_same_name_is_copied_from_its_beginning() -> None:
+def test_new_origin_of_the_same_name_is_copied_from_its_beginning() -> None:
     copy = connected(**SOURCE)
     copy.deliver(7, 1)
     copy.open()
@@ -266,7 +266,7 @@ def test_a_new_origin_of_the_same_name_is_copied_from_its_beginning() -> None:
     assert copy.stream_sources.source_infos(copy.now_ns)[0].seq == 1
 
 
-def test_a_new_origin_may_show_in_the_answer_only() -> None:
+def test_new_origin_may_show_in_answer_only() -> None:
     copy = connected(**SOURCE)
     copy.deliver(7, 1)
     copy.open()

@@ -16,7 +16,7 @@ from support.publishing import NEW_YEAR, block
 HUB = External(api="$JS.hub.API", deliver="deliver.")
 
 
-def test_a_mirror_asks_for_a_consumer_that_sends_everything() -> None:
+def test_mirror_asks_for_consumer_that_sends_everything() -> None:
     copy = Copy(**MIRROR)
     [request] = copy.requests
     assert request.subject == "$JS.API.CONSUMER.CREATE.O"
@@ -43,7 +43,7 @@ def test_a_mirror_asks_for_a_consumer_that_sends_everything() -> None:
     assert copy.asked == expected
 
 
-def test_a_source_says_whom_it_knew_and_in_which_domain_it_is() -> None:
+def test_source_request_names_its_origin_and_domain() -> None:
     copy = Copy(domain="leaf", **SOURCE)
     [request] = copy.requests
     assert request.header == (
@@ -87,7 +87,7 @@ def test_sources_of_one_origin_ask_under_different_names() -> None:
         ),
     ],
 )
-def test_filters_are_in_the_subject_if_there_is_one(
+def test_filters_are_in_subject_if_there_is_one(
     source: StreamSource, subject: str, filters: dict[str, object]
 ) -> None:
     for fields in ({**MIRROR, "mirror": source}, {"sources": (source,)}):
@@ -97,7 +97,7 @@ def test_filters_are_in_the_subject_if_there_is_one(
         assert {key: copy.asked[key] for key in copy.asked if "filter" in key} == filters
 
 
-def test_an_origin_elsewhere_is_asked_and_delivers_under_other_names() -> None:
+def test_origin_elsewhere_is_asked_and_delivers_under_other_names() -> None:
     copy = Copy(**{**MIRROR, "mirror": StreamSource(name="O", external=HUB)})
     assert copy.requests[0].subject == "$JS.hub.API.CONSUMER.CREATE.O"
     assert copy.asked["deliver_subject"].startswith("deliver.M.")
@@ -114,7 +114,7 @@ def test_an_origin_elsewhere_is_asked_and_delivers_under_other_names() -> None:
         ),
     ],
 )
-def test_an_empty_copy_begins_where_it_is_told(
+def test_empty_copy_begins_at_configured_start(
     start: dict[str, int], asked: dict[str, object]
 ) -> None:
     source = StreamSource(name="O", **start)  # type: ignore[arg-type]
@@ -124,7 +124,7 @@ def test_an_empty_copy_begins_where_it_is_told(
         assert {key: found[key] for key in keys if key in found} == asked
 
 
-def test_a_consumer_that_is_given_is_told_to_start_over() -> None:
+def test_given_consumer_is_asked_to_start_over() -> None:
     given = SourceConsumer(name="C", deliver_subject="d")
     copy = Copy(sources=(StreamSource(name="O", consumer=given),))
     assert copy.requests[0].subject == "$JS.API.CONSUMER.RESET.O.C"
@@ -145,5 +145,5 @@ def test_answers_are_read_for_what_matters() -> None:
 
 
 @pytest.mark.parametrize("payload", [b"", b"{", b"{}", b"[]", b'{"name":"C"}', b"\xff"])
-def test_what_is_no_answer_is_called_so(payload: bytes) -> None:
+def test_invalid_answer_is_called_so(payload: bytes) -> None:
     assert read_answer(b"", payload) == NOT_AN_ANSWER

@@ -20,7 +20,7 @@ OTHER = StreamSource(name="P")
 DELETION = f"$JS.API.CONSUMER.DELETE.O.{CONSUMER}"
 
 
-def test_a_promoted_mirror_lets_go_of_its_origin() -> None:
+def test_promoted_mirror_lets_go_of_its_origin() -> None:
     copy = connected(**MIRROR)
     copy.deliver(1, 1)
     copy.update()
@@ -31,7 +31,7 @@ def test_a_promoted_mirror_lets_go_of_its_origin() -> None:
     assert copy.num_asked == 1
 
 
-def test_sources_come_and_go_with_the_configuration() -> None:
+def test_sources_come_and_go_with_configuration() -> None:
     copy = connected(**SOURCE)
     copy.deliver(1, 1)
     copy.update(sources=(OTHER, ORIGIN))
@@ -44,7 +44,7 @@ def test_sources_come_and_go_with_the_configuration() -> None:
     assert copy.stream_sources.origins == {"P"}
 
 
-def test_a_source_that_comes_back_goes_on_where_it_was() -> None:
+def test_source_that_comes_back_continues_where_it_was() -> None:
     copy = connected(**SOURCE)
     copy.deliver(4, 1)
     copy.update()
@@ -52,14 +52,14 @@ def test_a_source_that_comes_back_goes_on_where_it_was() -> None:
     assert copy.asked["opt_start_seq"] == 5
 
 
-def test_a_deleted_stream_reads_nothing_more() -> None:
+def test_deleted_stream_reads_nothing_more() -> None:
     copy = connected(sources=(ORIGIN, OTHER))
     copy.stream_sources.close()
     copy.pass_time(300)
     assert copy.wires == {}
 
 
-def test_a_given_consumer_is_read_and_left_in_place() -> None:
+def test_given_consumer_is_read_and_left_in_place() -> None:
     given = SourceConsumer(name="C", deliver_subject="given")
     copy = Copy(sources=(StreamSource(name="O", consumer=given),))
     copy.answer(config={"ack_policy": "flow_control"})
@@ -68,7 +68,7 @@ def test_a_given_consumer_is_read_and_left_in_place() -> None:
     assert copy.num_asked == len(copy.requests) == 1
 
 
-def test_a_given_consumer_must_acknowledge_by_flow_control() -> None:
+def test_given_consumer_must_acknowledge_by_flow_control() -> None:
     given = StreamSource(name="O", consumer=SourceConsumer(name="C", deliver_subject="given"))
     for fields, err_code in (({**MIRROR, "mirror": given}, 10214), ({"sources": (given,)}, 10217)):
         copy = Copy(**fields)
@@ -78,7 +78,7 @@ def test_a_given_consumer_must_acknowledge_by_flow_control() -> None:
         assert [info.error.err_code for info in infos if info and info.error] == [err_code]
 
 
-def test_a_given_consumer_that_is_not_there_is_asked_for_soon() -> None:
+def test_given_consumer_that_is_not_there_is_asked_for_soon() -> None:
     given = SourceConsumer(name="C", deliver_subject="given")
     copy = Copy(sources=(StreamSource(name="O", consumer=given),))
     copy.pass_time(5 + 10 + 1)
@@ -88,7 +88,7 @@ def test_a_given_consumer_that_is_not_there_is_asked_for_soon() -> None:
 # -- origins of this server
 
 
-def test_an_origin_that_comes_is_asked_at_once() -> None:
+def test_origin_that_comes_is_asked_at_once() -> None:
     copy = Copy(**SOURCE)
     copy.refuse()
     copy.stream_sources.origin_created("P", copy.now_ns)
@@ -102,7 +102,7 @@ def test_an_origin_that_comes_is_asked_at_once() -> None:
     assert copy.num_asked == 2
 
 
-def test_an_origin_that_leaves_is_asked_for_soon_and_its_consumer_forgotten() -> None:
+def test_origin_that_leaves_is_asked_for_soon_and_its_consumer_forgotten() -> None:
     copy = connected(**SOURCE)
     copy.stream_sources.origin_deleted("O", copy.now_ns)
     copy.pass_time(0)
@@ -146,7 +146,7 @@ def counter() -> tuple[Copy, SleepyStore]:
     return connected(store=store, allow_msg_counter=True, **SOURCE), store
 
 
-def test_what_waits_for_a_block_is_taken_in_order(counter: tuple[Copy, SleepyStore]) -> None:
+def test_publishes_waiting_for_block_are_taken_in_order(counter: tuple[Copy, SleepyStore]) -> None:
     copy, store = counter
     for seq in range(1, 5):
         store.asleep = seq > 1
@@ -178,7 +178,7 @@ def test_sources_begin_when_it_is_known_where_they_stand() -> None:
     assert copy.asked["opt_start_seq"] == 5
 
 
-def test_activity_is_the_time_since_the_origin_was_heard_of() -> None:
+def test_activity_is_time_since_last_message_of_origin() -> None:
     copy = connected(**MIRROR)
     copy.pass_time(4)
     info = copy.stream_sources.mirror_info(copy.now_ns)
@@ -186,7 +186,7 @@ def test_activity_is_the_time_since_the_origin_was_heard_of() -> None:
     assert info.active == 4 * SECOND
 
 
-def test_very_many_sources_ask_their_origins_some_at_a_time(
+def test_very_many_sources_ask_their_origins_some_at_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     copy = connected(**SOURCE)

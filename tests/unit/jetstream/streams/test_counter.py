@@ -41,7 +41,7 @@ def test_totals_have_no_bounds() -> None:
     assert run.publish("s.a", header=incr("1")) == ack(2, f',"val":"1{"0" * 40}"')
 
 
-def test_a_total_that_would_be_too_long_is_refused_and_the_old_one_stays() -> None:
+def test_total_that_would_be_too_long_is_refused_and_old_one_stays() -> None:
     run = counting()
     most = "9" * 4000
     assert run.publish("s.a", header=incr(most)) == ack(1, f',"val":"{most}"')
@@ -67,7 +67,7 @@ def test_a_total_that_would_be_too_long_is_refused_and_the_old_one_stays() -> No
         ),
     ],
 )
-def test_a_counter_takes_increments_and_nothing_beside(
+def test_counter_takes_increments_and_nothing_beside(
     payload: bytes, header: dict[str, str] | None, fault: refusals.ApiError
 ) -> None:
     assert counting().refusal("s.a", payload, header) == fault
@@ -77,14 +77,14 @@ def test_increments_go_to_counters_only() -> None:
     assert Run().refusal("s.a", b"", incr("1")) == refusals.MESSAGE_INCR_DISABLED
 
 
-def test_a_body_that_is_no_total_breaks_the_counter() -> None:
+def test_body_that_is_no_total_breaks_counter() -> None:
     run = counting()
     run.store.append("s.a", b"", b"surprise", NEW_YEAR)
     run.open()
     assert run.refusal("s.a", b"", incr("1")) == refusals.MESSAGE_COUNTER_BROKEN
 
 
-def test_a_total_may_not_make_a_message_too_large() -> None:
+def test_total_may_not_make_message_too_large() -> None:
     run = counting(max_msg_size=37)
     run.publish("s.a", header=incr("9"))
     assert run.refusal("s.a", b"", incr("1")) == refusals.STREAM_MESSAGE_EXCEEDS_MAXIMUM
@@ -102,7 +102,7 @@ def copied(run: Run, origin: Progress, seq: int, total: int) -> Publish:
     return planned
 
 
-def test_a_copied_total_counts_by_how_far_it_has_come() -> None:
+def test_copied_total_counts_by_how_far_it_has_come() -> None:
     sources = (StreamSource(name="A"), StreamSource(name="B"))
     run = counting(sources=sources)
     one, two = map(Progress, sources)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.jetstream.streams.dedupe import DuplicateWindow
 
 
-def test_an_id_counts_for_the_window_and_not_longer() -> None:
+def test_id_counts_for_window_and_not_longer() -> None:
     window = DuplicateWindow(10)
     window.add(b"a", 1, 100)
     assert window.find(b"a", 109) == 1
@@ -13,7 +13,7 @@ def test_an_id_counts_for_the_window_and_not_longer() -> None:
     assert window.find(b"b", 100) == 0
 
 
-def test_a_repeated_id_counts_from_its_last_message() -> None:
+def test_repeated_id_counts_from_its_last_message() -> None:
     window = DuplicateWindow(10)
     window.add(b"a", 1, 100)
     window.add(b"a", 7, 115)
@@ -21,7 +21,7 @@ def test_a_repeated_id_counts_from_its_last_message() -> None:
     assert window.find(b"a", 120) == 7
 
 
-def test_ids_are_forgotten_in_time_even_if_nobody_ticks() -> None:
+def test_ids_expire_in_time_without_ticks() -> None:
     window = DuplicateWindow(10)
     for at in range(10_000):
         window.add(b"%d" % at, at, at)
@@ -40,7 +40,7 @@ def test_ticking_forgets_all_that_is_old() -> None:
     assert window.next_deadline_ns() is None
 
 
-def test_what_it_knows_is_what_a_naive_window_knows() -> None:
+def test_window_agrees_with_naive_window() -> None:
     window = DuplicateWindow(1000)
     seen: dict[bytes, tuple[int, int]] = {}
     for at in range(1, 5000):
@@ -54,7 +54,7 @@ def test_what_it_knows_is_what_a_naive_window_knows() -> None:
     assert len(window) == sum(4999 - ts_ns < 1000 for _, ts_ns in seen.values())
 
 
-def test_it_keeps_the_id_of_the_last_message() -> None:
+def test_it_keeps_id_of_the_last_message() -> None:
     window = DuplicateWindow(0)
     for msg_id in (b"", b"a", b"longer", b"b", b""):
         window.last_id = msg_id
@@ -67,7 +67,7 @@ def test_no_window_remembers_nothing() -> None:
     assert (len(window), window.find(b"a", 100)) == (0, 0)
 
 
-def test_another_window_judges_old_ids_anew() -> None:
+def test_another_window_checks_old_ids_again() -> None:
     window = DuplicateWindow(10)
     window.add(b"a", 1, 100)
     window.window_ns = 50

@@ -56,17 +56,17 @@ def test_golden_bytes_decode_to_their_entry(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(EXAMPLES.keys() - {"update"}))
-def test_encoding_gives_the_golden_bytes(kind: str) -> None:
+def test_encoding_gives_golden_bytes(kind: str) -> None:
     golden = json.loads(GOLDEN.read_text())
     assert encode_entry(EXAMPLES[kind]).hex() == golden[kind]
 
 
-def test_an_update_with_fields_added_later_keeps_its_meaning() -> None:
+def test_update_with_fields_added_later_keeps_its_meaning() -> None:
     # A configuration gets new fields with defaults, so its bytes grow.
     assert decode_entry(encode_entry(EXAMPLES["update"])) == EXAMPLES["update"]
 
 
-def test_every_kind_of_entry_has_a_golden_example() -> None:
+def test_every_kind_of_entry_has_golden_example() -> None:
     assert {type(entry) for entry in EXAMPLES.values()} == set(Entry.__args__)
 
 
@@ -76,7 +76,7 @@ def test_subjects_and_replies_need_not_be_utf8() -> None:
     assert decode_entry(encode_entry(entry)) == entry
 
 
-def test_fields_of_a_later_release_are_ignored() -> None:
+def test_fields_of_later_release_are_ignored() -> None:
     # An array of three instead of two elements: tag, time, and one field more.
     longer = b"\x93" + encode_entry(Expire(TS_NS))[1:] + b"\x01"
     assert decode_entry(longer) == Expire(TS_NS)
@@ -88,7 +88,7 @@ def test_bytes_that_are_no_entry_are_rejected(bad: bytes) -> None:
         decode_entry(bad)
 
 
-def test_every_truncation_of_an_entry_is_rejected() -> None:
+def test_every_truncation_of_entry_is_rejected() -> None:
     whole = encode_entry(EXAMPLES["publish with everything"])
     for size in range(len(whole)):
         with pytest.raises(InvalidEntry):

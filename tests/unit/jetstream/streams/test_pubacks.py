@@ -24,7 +24,7 @@ def test_text_is_quoted_as_go_does(text: str, quoted: bytes) -> None:
     assert go_quoted(text) == quoted
 
 
-def test_answers_are_the_bytes_clients_know() -> None:
+def test_answers_are_bytes_clients_know() -> None:
     acks = PubAcks("S")
     assert acks.stored(5) == b'{"stream":"S","seq":5}'
     assert acks.duplicate(2) == b'{"stream":"S","seq":2,"duplicate": true}'
@@ -36,12 +36,12 @@ def test_answers_are_the_bytes_clients_know() -> None:
     )
 
 
-def test_words_of_a_refusal_are_safe_inside_of_html() -> None:
+def test_words_of_refusal_are_safe_inside_of_html() -> None:
     fault = refusals.STREAM_WRONG_LAST_MSG_ID(id="<a>&\u2028")
     assert b"\\u003ca\\u003e\\u0026\\u2028" in PubAcks("S").refused(fault)
 
 
-def test_names_that_are_no_text_do_not_stop_an_answer() -> None:
+def test_names_that_are_no_text_do_not_stop_answer() -> None:
     fault = refusals.STREAM_WRONG_LAST_MSG_ID(id="\udcff")
     assert b"wrong last msg ID" in PubAcks("S").refused(fault)
     assert PubAcks("S").committed(1, "\udcff", 1).startswith(b'{"stream":"S"')

@@ -17,7 +17,7 @@ from support.publishing import INTEREST, NEW, NEW_YEAR, SECOND, Run, ack, refuse
 EXPECTED = "Nats-Expected-"
 
 
-def test_a_message_is_stored_as_it_came_and_acknowledged() -> None:
+def test_message_is_stored_as_it_came_and_acknowledged() -> None:
     run = Run()
     assert run.publish("s.a", b"one") == ack(1)
     assert run.publish("s.b", b"two", {"X": "y"}) == ack(2)
@@ -36,7 +36,7 @@ def test_planning_changes_nothing() -> None:
     assert run.store.state().last_seq == run.stream.last_seq == 0
 
 
-def test_nobody_is_answered_who_did_not_ask_or_whose_stream_is_silent() -> None:
+def test_no_reply_without_reply_subject_or_on_no_ack_stream() -> None:
     assert Run().publish("s.a", reply="") == []
     silent = Run(no_ack=True)
     assert silent.publish("s.a") == []
@@ -44,7 +44,7 @@ def test_nobody_is_answered_who_did_not_ask_or_whose_stream_is_silent() -> None:
     assert silent.seqs() == [1]
 
 
-def test_acknowledgements_name_the_domain_and_refusals_do_not() -> None:
+def test_acknowledgements_name_domain_and_refusals_do_not() -> None:
     run = Run({"domain": "hub"})
     assert run.publish("s.a") == [b'{"stream":"S","domain":"hub","seq":1}']
     assert run.publish("s.a", header={EXPECTED + "Stream": "T"}) == refused(
@@ -52,7 +52,7 @@ def test_acknowledgements_name_the_domain_and_refusals_do_not() -> None:
     )
 
 
-def test_the_time_of_messages_never_falls() -> None:
+def test_time_of_messages_never_falls() -> None:
     run = Run()
     run.publish("s.a")
     run.now_ns -= 5 * SECOND
@@ -61,7 +61,7 @@ def test_the_time_of_messages_never_falls() -> None:
     assert [record.ts_ns for record in run.messages().values()] == [NEW_YEAR] * 3
 
 
-def test_a_status_line_and_the_servers_own_header_are_not_stored() -> None:
+def test_status_line_and_servers_own_header_are_not_stored() -> None:
     run = Run()
     run.publish("s.a", b"", b"NATS/1.0 503 No\r\n\r\n")
     run.publish("s.a", b"", b"NATS/1.0\r\nNats-Request-Info: {}\r\nA: b\r\n\r\n")
@@ -70,7 +70,7 @@ def test_a_status_line_and_the_servers_own_header_are_not_stored() -> None:
     assert stored == [b"", b"NATS/1.0\r\nA: b\r\n\r\n", b""]
 
 
-def test_a_transform_changes_what_it_matches_and_nothing_else() -> None:
+def test_transform_changes_what_it_matches_and_nothing_else() -> None:
     run = Run(subject_transform=SubjectTransform(src="s.*", dest="t.{{wildcard(1)}}"))
     assert run.publish("s.a") == ack(1)
     assert run.publish("s.a.b") == ack(2)
@@ -80,7 +80,7 @@ def test_a_transform_changes_what_it_matches_and_nothing_else() -> None:
 # -- duplicates
 
 
-def test_an_id_seen_within_the_window_is_answered_with_its_sequence() -> None:
+def test_id_seen_within_window_is_answered_with_its_sequence() -> None:
     run = Run(duplicate_window=10 * SECOND)
     assert run.publish("s.a", header={"Nats-Msg-Id": "x"}) == ack(1)
     run.publish("s.a")
@@ -91,7 +91,7 @@ def test_an_id_seen_within_the_window_is_answered_with_its_sequence() -> None:
     assert run.publish("s.b", header={"Nats-Msg-Id": "x"}) == ack(3)
 
 
-def test_a_duplicate_is_told_from_a_refusal() -> None:
+def test_duplicate_is_distinguished_from_refusal() -> None:
     run = Run()
     run.publish("s.a", header={"Nats-Msg-Id": "x"})
     header = b"NATS/1.0\r\nNats-Msg-Id: x\r\n\r\n"
@@ -124,7 +124,7 @@ def test_a_duplicate_is_told_from_a_refusal() -> None:
         ({"Last-Msg-Id": "first"}, False),
     ],
 )
-def test_a_message_is_stored_only_if_what_it_expects_holds(
+def test_message_is_stored_only_if_what_it_expects_holds(
     expectation: dict[str, str], holds: bool
 ) -> None:
     run = Run()
@@ -135,7 +135,7 @@ def test_a_message_is_stored_only_if_what_it_expects_holds(
     assert run.seqs() == ([1, 2, 3, 4] if holds else [1, 2, 3])
 
 
-def test_a_wrong_expectation_is_told_the_truth() -> None:
+def test_wrong_expectation_is_refused_with_actual_value() -> None:
     run = Run()
     run.publish("s.a", header={"Nats-Msg-Id": "first"})
     last = {EXPECTED + "Last-Sequence": "7"}
@@ -149,7 +149,7 @@ def test_a_wrong_expectation_is_told_the_truth() -> None:
 # -- limits
 
 
-def test_a_message_above_the_size_is_refused_header_included() -> None:
+def test_message_above_size_is_refused_header_included() -> None:
     run = Run(max_msg_size=30)
     assert run.publish("s.a", b"x" * 30) == ack(1)
     too_large = refused(400, 10054, "message size exceeds maximum allowed")
@@ -158,7 +158,7 @@ def test_a_message_above_the_size_is_refused_header_included() -> None:
     assert run.publish("s.a", b"x" * 12, {"A": "b"}) == ack(2)
 
 
-def test_a_header_above_64k_is_refused() -> None:
+def test_header_above_64k_is_refused() -> None:
     assert Run().refusal("s.a", b"", {"A": "b" * 65_600}) == refusals.STREAM_HEADER_EXCEEDS_MAXIMUM
 
 
@@ -173,7 +173,7 @@ def test_a_header_above_64k_is_refused() -> None:
         ),
     ],
 )
-def test_a_full_stream_that_discards_new_messages_refuses(
+def test_full_stream_that_discards_new_messages_refuses(
     fields: dict[str, object], words: str
 ) -> None:
     run = Run(**NEW, **fields)
@@ -182,14 +182,14 @@ def test_a_full_stream_that_discards_new_messages_refuses(
     assert run.seqs() == [1]
 
 
-def test_a_full_subject_takes_a_rollup() -> None:
+def test_full_subject_takes_rollup() -> None:
     run = Run(**NEW, max_msgs_per_subject=1, discard_new_per_subject=True, allow_rollup_hdrs=True)
     run.publish("s.a")
     assert run.publish("s.a", header={"Nats-Rollup": "sub"}) == ack(2)
     assert run.seqs() == [2]
 
 
-def test_what_limits_take_out_is_told() -> None:
+def test_removals_by_limits_are_reported() -> None:
     run = Run(max_msgs=2)
     for _ in range(3):
         run.publish("s.a")
@@ -197,7 +197,7 @@ def test_what_limits_take_out_is_told() -> None:
     assert run.seqs() == [2, 3]
 
 
-def test_account_and_server_may_refuse_what_a_message_takes() -> None:
+def test_account_and_server_may_refuse_what_message_takes() -> None:
     asked: list[int] = []
 
     def may_store(size: int) -> refusals.ApiError | None:
@@ -212,7 +212,7 @@ def test_account_and_server_may_refuse_what_a_message_takes() -> None:
     assert asked == [30, 31, 37]
 
 
-def test_a_sealed_stream_refuses_whatever_else_is_wrong() -> None:
+def test_sealed_stream_refuses_whatever_else_is_wrong() -> None:
     run = Run(sealed=True, max_msg_size=1)
     fault = refusals.STREAM_SEALED
     assert run.refusal("s.a", b"long", {EXPECTED + "Stream": "T"}) == fault
@@ -222,7 +222,7 @@ def test_a_sealed_stream_refuses_whatever_else_is_wrong() -> None:
 # -- interest
 
 
-def test_what_nobody_wants_has_a_sequence_and_is_not_stored() -> None:
+def test_message_without_interest_has_sequence_and_is_not_stored() -> None:
     run = Run(**INTEREST)
     assert run.publish("s.a", b"1", {"Nats-Msg-Id": "x"}) == ack(1)
     run.wanted.add("s.b")
@@ -237,7 +237,7 @@ def test_what_nobody_wants_has_a_sequence_and_is_not_stored() -> None:
 
 
 @pytest.mark.parametrize(("value", "left"), [("sub", [2, 4]), ("SUB", [2, 4]), ("all", [4])])
-def test_a_rollup_takes_the_place_of_earlier_messages(value: str, left: list[int]) -> None:
+def test_rollup_takes_place_of_earlier_messages(value: str, left: list[int]) -> None:
     run = Run(allow_rollup_hdrs=True)
     for subject in ("s.a", "s.b", "s.a"):
         run.publish(subject)
@@ -258,7 +258,7 @@ def test_rollups_must_be_allowed_and_make_sense() -> None:
 # -- republish
 
 
-def test_a_stored_message_is_published_again_with_its_place() -> None:
+def test_stored_message_is_published_again_with_its_place() -> None:
     run = Run(republish=Republish(src="s.*", dest="copy.{{wildcard(1)}}"))
     run.publish("s.a", b"one")
     run.publish("s.a", b"two", {"X": "y"})
@@ -305,7 +305,7 @@ PAIRS = [pair for pair in combinations(FAULTS, 2) if not pair[0][0].keys() & pai
 
 
 @pytest.mark.parametrize(("first", "second"), PAIRS)
-def test_of_two_faults_the_earlier_check_is_reported(
+def test_of_two_faults_earlier_check_is_reported(
     first: tuple[dict[str, str], int], second: tuple[dict[str, str], int]
 ) -> None:
     assert Run().refusal("s.a", b"", second[0]).err_code == second[1]

@@ -32,7 +32,7 @@ def filled(subjects: str = "s.a s.b s.a s.b s.a", **fields: object) -> Run:
         (PurgeRequest(keep=50), [1, 2, 3, 4, 5], 1),
     ],
 )
-def test_a_purge_takes_out_what_it_says(
+def test_purge_takes_out_what_it_reports(
     request_: PurgeRequest, left: list[int], first: int
 ) -> None:
     run = filled()
@@ -49,7 +49,7 @@ def test_a_purge_takes_out_what_it_says(
     assert run.publish("s.a") == ack(6)
 
 
-def test_a_purge_beyond_the_end_moves_the_stream_on() -> None:
+def test_purge_beyond_the_end_moves_stream_on() -> None:
     run = filled()
     run.apply(run.stream.plan_purge(PurgeRequest(seq=20), NEW_YEAR))  # type: ignore[arg-type]
     assert run.publish("s.a") == ack(20)
@@ -72,7 +72,7 @@ def test_purges_and_deletions_are_refused_where_they_are_denied() -> None:
 
 
 @pytest.mark.parametrize("erase", [True, False])
-def test_a_message_is_deleted_once(erase: bool) -> None:
+def test_message_is_deleted_once(erase: bool) -> None:
     run = filled()
     planned = run.stream.plan_remove(3, NEW_YEAR, erase=erase)
     assert planned == Remove(NEW_YEAR, (3,), erase)
@@ -82,7 +82,7 @@ def test_a_message_is_deleted_once(erase: bool) -> None:
     assert run.stream.plan_remove(3, NEW_YEAR) == refusals.SEQUENCE_NOT_FOUND(seq=3)
 
 
-def test_a_file_stream_has_its_own_words_for_what_it_does_not_have() -> None:
+def test_file_stream_has_its_own_words_for_what_it_does_not_have() -> None:
     run = filled(storage=Storage.FILE)
     run.apply(run.stream.plan_purge(PurgeRequest(seq=2), NEW_YEAR))  # type: ignore[arg-type]
     missing = {seq: run.stream.plan_remove(seq, NEW_YEAR) for seq in (1, 9)}
@@ -123,13 +123,13 @@ def test_interest_may_start_to_matter() -> None:
 # -- totals
 
 
-def test_a_stream_that_never_had_a_message_has_no_first_sequence() -> None:
+def test_stream_that_never_had_message_has_no_first_sequence() -> None:
     assert Run().stream.state() == StreamState()
     started = Run(first_seq=10).stream.state()
     assert (started.first_seq, started.last_seq) == (10, 9)
 
 
-def test_totals_say_what_is_there_and_what_is_missing() -> None:
+def test_totals_report_what_is_there_and_what_is_missing() -> None:
     run = filled()
     run.store.remove(2)
     state = run.stream.state(consumers=3)
@@ -146,7 +146,7 @@ def test_totals_say_what_is_there_and_what_is_missing() -> None:
     )
 
 
-def test_an_emptied_stream_goes_on_behind_its_last_message() -> None:
+def test_emptied_stream_continues_after_its_last_message() -> None:
     run = filled()
     run.apply(run.stream.plan_purge(PurgeRequest(), NEW_YEAR))  # type: ignore[arg-type]
     state = run.stream.state()

@@ -35,7 +35,7 @@ def stated(scheduler: str, following: str, extra: str = "") -> bytes:
     return f"NATS/1.0\r\n{lines}\r\n".encode()
 
 
-def test_a_message_is_published_at_its_time_and_its_schedule_goes() -> None:
+def test_message_is_published_at_its_time_and_its_schedule_goes() -> None:
     run = scheduling()
     assert run.publish("s.a", b"body", plan(at(2.5))) == ack(1)
     assert run.stream.next_deadline_ns() == NEW_YEAR + 2_500_000_000
@@ -47,7 +47,7 @@ def test_a_message_is_published_at_its_time_and_its_schedule_goes() -> None:
     assert run.stream.next_deadline_ns() is None
 
 
-def test_what_a_schedule_makes_has_its_headers_but_not_those_about_storing_it() -> None:
+def test_scheduled_message_keeps_headers_except_those_for_storing() -> None:
     run = scheduling(allow_msg_ttl=True)
     header = plan(at(1), Msg_Id="x", TTL="100", Schedule_TTL="5s", Schedule_Rollup="sub")
     run.publish("s.a", b"", {"X": "y", "Nats-Expected-Stream": "S", **header})
@@ -56,7 +56,7 @@ def test_what_a_schedule_makes_has_its_headers_but_not_those_about_storing_it() 
     assert made(run) == [stated("s.a", "purge", extra).replace(b"1.0", b"1.0\r\nX: y", 1)]
 
 
-def test_a_repeated_schedule_says_when_it_fires_next() -> None:
+def test_repeated_schedule_reports_when_it_fires_next() -> None:
     run = scheduling()
     run.publish("s.a", b"", plan("@every 5s"))
     for _ in range(3):
@@ -65,7 +65,7 @@ def test_a_repeated_schedule_says_when_it_fires_next() -> None:
     assert run.seqs() == [1, 2, 3, 4]
 
 
-def test_a_cron_schedule_keeps_its_zone() -> None:
+def test_cron_schedule_keeps_its_zone() -> None:
     run = scheduling()
     run.publish("s.a", b"", plan("0 0 3 * * *", Schedule_Time_Zone="Europe/Berlin"))
     run.tick(2 * 3600 - 1)
@@ -74,7 +74,7 @@ def test_a_cron_schedule_keeps_its_zone() -> None:
     assert made(run) == [stated("s.a", "2026-01-02T03:00:00+01:00")]
 
 
-def test_what_was_missed_several_times_fires_once() -> None:
+def test_schedule_missed_several_times_fires_once() -> None:
     run = scheduling()
     run.publish("s.a", b"", plan("@every 1s"))
     run.tick(100)
@@ -93,7 +93,7 @@ def test_one_schedule_for_each_subject() -> None:
     assert [record.payload for record in run.messages().values()] == [b"new"]
 
 
-def test_an_ordinary_message_ends_the_schedule_of_its_subject() -> None:
+def test_ordinary_message_ends_schedule_of_its_subject() -> None:
     run = scheduling()
     run.publish("s.a", b"", plan(at(1)))
     run.publish("s.a", b"")
@@ -101,7 +101,7 @@ def test_an_ordinary_message_ends_the_schedule_of_its_subject() -> None:
     assert made(run) == []
 
 
-def test_a_schedule_that_is_gone_does_not_fire() -> None:
+def test_schedule_that_was_removed_does_not_fire() -> None:
     run = scheduling()
     run.publish("s.a", b"", plan(at(1)))
     run.store.remove(1)
@@ -110,7 +110,7 @@ def test_a_schedule_that_is_gone_does_not_fire() -> None:
     assert run.stream.next_deadline_ns() is None
 
 
-def test_a_client_ends_a_schedule_by_its_name() -> None:
+def test_client_ends_schedule_by_its_name() -> None:
     run = scheduling()
     run.publish("s.a", b"", plan("@every 1s"))
     run.publish("s.plain")
@@ -121,7 +121,7 @@ def test_a_client_ends_a_schedule_by_its_name() -> None:
     assert run.seqs() == [2, 3]
 
 
-def test_a_source_gives_the_body_if_it_has_one() -> None:
+def test_source_gives_body_if_it_has_one() -> None:
     run = scheduling()
     run.publish("s.a", b"own", plan("@every 1s", Schedule_Source="s.src"))
     run.tick(1)
@@ -132,7 +132,7 @@ def test_a_source_gives_the_body_if_it_has_one() -> None:
     assert b"Y: z" in made(run)[1]
 
 
-def test_a_schedule_whose_message_is_refused_tries_again() -> None:
+def test_schedule_retries_after_its_message_is_refused() -> None:
     room = [True]
 
     def may_store(size: int) -> refusals.ApiError | None:
@@ -194,9 +194,7 @@ def test_a_schedule_whose_message_is_refused_tries_again() -> None:
         ),
     ],
 )
-def test_what_cannot_be_scheduled_is_refused(
-    header: dict[str, str], fault: refusals.ApiError
-) -> None:
+def test_unschedulable_message_is_refused(header: dict[str, str], fault: refusals.ApiError) -> None:
     run = scheduling()
     run.publish("s.plain")
     assert run.refusal("s.a", b"", header) == fault
@@ -210,7 +208,7 @@ def test_schedules_must_be_allowed() -> None:
 # -- after a restart
 
 
-def test_a_schedule_survives_a_restart() -> None:
+def test_schedule_survives_restart() -> None:
     run = scheduling()
     run.publish("s.a", b"", plan(at(10)))
     run.open()
@@ -218,7 +216,7 @@ def test_a_schedule_survives_a_restart() -> None:
     assert made(run) == [stated("s.a", "purge")]
 
 
-def test_a_time_that_was_missed_meanwhile_fires_once_afterwards() -> None:
+def test_time_that_was_missed_meanwhile_fires_once_afterwards() -> None:
     run = scheduling()
     run.publish("s.a", b"", plan("@every 10s"))
     run.tick(10)
@@ -232,7 +230,7 @@ def test_a_time_that_was_missed_meanwhile_fires_once_afterwards() -> None:
     assert run.tick(5) == []
 
 
-def test_a_repeated_schedule_goes_on_where_its_last_copy_says() -> None:
+def test_repeated_schedule_continues_where_its_last_copy_reports() -> None:
     run = scheduling()
     run.publish("s.a", b"", plan("@every 10s"))
     run.tick(10)

@@ -56,13 +56,13 @@ def reading(*, is_mirror: bool = False, seq: int = 0) -> Progress:
         ),
     ],
 )
-def test_sources_are_told_apart_by_origin_filters_and_destinations(
+def test_sources_are_distinguished_by_origin_filters_and_destinations(
     source: StreamSource, name: str
 ) -> None:
     assert index_name(source) == name
 
 
-def test_a_note_is_read_as_it_was_written() -> None:
+def test_note_is_read_as_it_was_written() -> None:
     note = source_note("O a.> b.>", 12, "a.x", "6DeHHitL")
     assert note == b"O 12 a.> b.> a.x 6DeHHitL"
     assert parse_note(note) == SourceRef("O", "O a.> b.>", 12, "6DeHHitL")
@@ -86,7 +86,7 @@ def test_notes_of_old_servers_are_read_and_garbage_is_not(
     assert parse_note(note) == found
 
 
-def test_a_copy_keeps_no_expectation_batch_or_older_note() -> None:
+def test_copy_keeps_no_expectation_batch_or_older_note() -> None:
     header = block(
         {
             "A": "b",
@@ -106,14 +106,14 @@ def test_a_copy_keeps_no_expectation_batch_or_older_note() -> None:
 # -- deliveries
 
 
-def test_deliveries_in_order_are_stored_whatever_the_origin_lost() -> None:
+def test_deliveries_in_order_are_stored_whatever_origin_lost() -> None:
     progress = reading()
     assert progress.take(ref(3, 1)) is SourceStep.STORE
     assert progress.take(ref(9, 2)) is SourceStep.STORE
     assert (progress.seq, progress.lag) == (9, 4)
 
 
-def test_a_missing_delivery_means_to_start_anew_behind_what_was_taken() -> None:
+def test_missing_delivery_restarts_after_last_message() -> None:
     progress = reading()
     progress.take(ref(1, 1))
     assert progress.take(ref(5, 3)) is SourceStep.RESTART
@@ -122,7 +122,7 @@ def test_a_missing_delivery_means_to_start_anew_behind_what_was_taken() -> None:
     assert progress.take(ref(2, 1, consumer="d")) is SourceStep.STORE
 
 
-def test_what_is_known_redelivered_or_of_another_consumer_is_ignored() -> None:
+def test_known_redelivered_or_foreign_messages_are_ignored() -> None:
     progress = reading(seq=4)
     assert progress.take(ref(4, 1)) is SourceStep.IGNORE
     assert progress.take(ref(5, 2)) is SourceStep.STORE
@@ -132,7 +132,7 @@ def test_what_is_known_redelivered_or_of_another_consumer_is_ignored() -> None:
     assert progress.seq == 5
 
 
-def test_a_mirror_takes_the_very_next_sequence_in_any_case() -> None:
+def test_mirror_takes_very_next_sequence_in_any_case() -> None:
     mirror = reading(is_mirror=True, seq=4)
     assert mirror.take(ref(5, 7)) is SourceStep.STORE
     assert mirror.take(ref(8, 8)) is SourceStep.STORE
@@ -140,13 +140,13 @@ def test_a_mirror_takes_the_very_next_sequence_in_any_case() -> None:
     assert mirror.take(ref(20, 3)) is SourceStep.RESTART
 
 
-def test_the_first_to_deliver_is_taken_if_no_consumer_is_named() -> None:
+def test_first_to_deliver_is_taken_if_no_consumer_is_named() -> None:
     progress = Progress(StreamSource(name="O"))
     assert progress.take(ref(5, 9, consumer="x")) is SourceStep.STORE
     assert progress.take(ref(6, 10, consumer="y")) is SourceStep.IGNORE
 
 
-def test_a_heartbeat_tells_what_was_missed() -> None:
+def test_heartbeat_reports_what_was_missed() -> None:
     progress = reading()
     progress.take(ref(1, 1))
     assert progress.heartbeat(1) is SourceStep.IGNORE
@@ -157,7 +157,7 @@ def test_a_heartbeat_tells_what_was_missed() -> None:
 # -- what is stored
 
 
-def test_a_copy_has_a_sequence_of_its_own_and_says_where_it_came_from() -> None:
+def test_copy_has_sequence_of_its_own_and_reports_where_it_came_from() -> None:
     source = StreamSource(
         name="O", subject_transforms=(SubjectTransform(src="o.*", dest="s.{{wildcard(1)}}"),)
     )
@@ -175,7 +175,7 @@ def test_a_copy_has_a_sequence_of_its_own_and_says_where_it_came_from() -> None:
     )
 
 
-def test_a_copy_may_be_a_duplicate_or_find_no_room() -> None:
+def test_copy_may_be_duplicate_or_find_no_room() -> None:
     source = StreamSource(name="O")
     run = Run(**NEW, max_msgs=1, sources=(source,))
     run.publish("s.x", header={"Nats-Msg-Id": "m"})
@@ -190,7 +190,7 @@ def test_a_copy_may_be_a_duplicate_or_find_no_room() -> None:
     assert full.refusal.err_code == 10077
 
 
-def test_a_mirror_has_the_sequences_and_times_of_its_origin() -> None:
+def test_mirror_has_sequences_and_times_of_its_origin() -> None:
     origin = StreamSource(name="O")
     run = Run(subjects=(), mirror=origin, duplicate_window=0)
     progress = Progress(origin, is_mirror=True)

@@ -23,14 +23,14 @@ def test_ids_are_remembered_for_the_rest_of_their_window() -> None:
     assert run.publish("s.a", header={"Nats-Msg-Id": "old"}) == ack(3)
 
 
-def test_the_last_id_is_remembered() -> None:
+def test_last_id_is_remembered() -> None:
     run = Run(duplicate_window=0)
     run.publish("s.a", header={"Nats-Msg-Id": "x"})
     run.open()
     assert run.publish("s.a", header={"Nats-Expected-Last-Msg-Id": "x"}) == ack(2)
 
 
-def test_sequences_go_on_behind_removed_messages() -> None:
+def test_sequences_continue_after_removed_messages() -> None:
     run = Run()
     run.publish("s.a")
     run.publish("s.a")
@@ -51,7 +51,7 @@ def batch(run: Run) -> BatchEntry:
     return planned
 
 
-def test_a_torn_batch_is_taken_out_again() -> None:
+def test_torn_batch_is_taken_out_again() -> None:
     for stored in range(4):
         run = Run(allow_atomic=True)
         run.publish("s.x")
@@ -62,7 +62,7 @@ def test_a_torn_batch_is_taken_out_again() -> None:
         assert run.publish("s.y") == ack(5 if stored == 3 else 2)
 
 
-def test_a_whole_batch_whose_end_was_deleted_later_stays() -> None:
+def test_whole_batch_stays_although_its_end_was_deleted() -> None:
     run = Run(allow_atomic=True)
     run.apply(batch(run))
     run.store.remove(3)
@@ -73,7 +73,7 @@ def test_a_whole_batch_whose_end_was_deleted_later_stays() -> None:
 # -- sources
 
 
-def test_each_source_goes_on_behind_what_it_copied_last() -> None:
+def test_each_source_continues_after_what_it_copied_last() -> None:
     sources = (StreamSource(name="A"), StreamSource(name="B"), StreamSource(name="C"))
     run = Run(sources=sources)
     one, two, three = map(Progress, sources)
@@ -88,7 +88,7 @@ def test_each_source_goes_on_behind_what_it_copied_last() -> None:
     assert live == [SourceRef("A", "A > >", 4, ""), SourceRef("B", "B > >", 7, ""), None]
 
 
-def test_a_source_that_comes_back_goes_on_where_it_was() -> None:
+def test_source_that_comes_back_continues_where_it_was() -> None:
     source = StreamSource(name="A")
     run = Run(sources=(source,))
     origin = Progress(source)
@@ -116,7 +116,7 @@ class ColdStore(MemStore):
         return Cold(7) if self.warm else super().load(seq, unsynced=unsynced)
 
 
-def test_recovery_waits_for_blocks_and_goes_on() -> None:
+def test_recovery_waits_for_blocks_and_continues() -> None:
     store = ColdStore()
     store.append("s.a", block({"Nats-Msg-Id": "x"}), b"", NEW_YEAR)
     stream = Stream(config(allow_msg_schedules=True), store, created_ns=1)

@@ -32,11 +32,11 @@ MARKER = b"NATS/1.0\r\nNats-Marker-Reason: MaxAge\r\nNats-TTL: %b\r\nNats-Rollup
         (b"9" * 500, None),
     ],
 )
-def test_a_ttl_is_whole_seconds_or_never(value: bytes, seconds: int | None) -> None:
+def test_ttl_is_whole_seconds_or_never(value: bytes, seconds: int | None) -> None:
     assert parse_ttl(value) == seconds
 
 
-def test_a_message_ends_with_its_ttl() -> None:
+def test_message_ends_with_its_ttl() -> None:
     run = Run(allow_msg_ttl=True)
     run.publish("s.a", header={"Nats-TTL": "2"})
     run.publish("s.b")
@@ -58,7 +58,7 @@ def test_age_ends_all_but_those_that_never_end() -> None:
     assert run.seqs() == [1]
 
 
-def test_a_ttl_needs_a_stream_that_has_them() -> None:
+def test_ttl_needs_stream_that_has_them() -> None:
     run = Run()
     assert run.refusal("s.a", b"", {"Nats-TTL": "5"}) == refusals.MESSAGE_TTL_DISABLED
     assert run.refusal("s.a", b"", {"Nats-TTL": "never"}) == refusals.MESSAGE_TTL_DISABLED
@@ -78,7 +78,7 @@ def marking(ttl_s: int = 3, **fields: object) -> Run:
     )
 
 
-def test_a_subject_that_ages_out_leaves_a_marker_for_a_while() -> None:
+def test_subject_that_ages_out_leaves_marker_for_while() -> None:
     run = marking()
     run.publish("s.a", b"1")
     run.publish("s.a", b"2")
@@ -92,14 +92,14 @@ def test_a_subject_that_ages_out_leaves_a_marker_for_a_while() -> None:
     assert run.store.state().last_seq == 3
 
 
-def test_the_time_of_a_marker_is_written_as_a_duration() -> None:
+def test_time_of_marker_is_written_as_duration() -> None:
     run = marking(90)
     run.publish("s.a")
     run.tick(10)
     assert run.messages()[2].header == MARKER % b"1m30s"
 
 
-def test_only_the_last_message_of_a_subject_leaves_a_marker() -> None:
+def test_only_the_last_message_of_subject_leaves_marker() -> None:
     run = marking()
     run.publish("s.a", b"old")
     run.now_ns += SECOND
@@ -109,21 +109,21 @@ def test_only_the_last_message_of_a_subject_leaves_a_marker() -> None:
 
 
 @pytest.mark.parametrize("header", [{"KV-Operation": "PURGE"}, {"Nats-Marker-Reason": "Remove"}])
-def test_what_says_already_that_it_is_gone_leaves_no_marker(header: dict[str, str]) -> None:
+def test_delete_markers_leave_no_further_marker(header: dict[str, str]) -> None:
     run = marking()
     run.publish("s.a", header=header)
     run.tick(10)
     assert run.seqs() == []
 
 
-def test_a_ttl_ends_with_a_marker_too() -> None:
+def test_ttl_ends_with_marker_too() -> None:
     run = marking(max_msgs_per_subject=1, max_age=0)
     run.publish("s.a", header={"Nats-TTL": "1"})
     run.tick(1)
     assert run.messages()[2].header == MARKER % b"3s"
 
 
-def test_a_ttl_is_at_least_that_of_the_marker() -> None:
+def test_ttl_is_at_least_that_of_marker() -> None:
     run = marking(5)
     run.publish("s.a", header={"A": "b", "Nats-TTL": "2"})
     run.publish("s.b", header={"Nats-TTL": "7"})
@@ -144,7 +144,7 @@ def test_explicit_removal_leaves_no_marker() -> None:
     assert run.store.state().last_seq == 1
 
 
-def test_a_marker_that_is_refused_does_not_keep_its_message() -> None:
+def test_marker_that_is_refused_does_not_keep_its_message() -> None:
     room = [True]
 
     def may_store(size: int) -> refusals.ApiError | None:

@@ -63,7 +63,7 @@ def signed(
 # -- nothing configured ----------------------------------------------------------------------
 
 
-def test_without_configured_credentials_everybody_is_in() -> None:
+def test_without_configured_credentials_all_clients_are_accepted() -> None:
     open_house = Authenticator(Options())
     assert not open_house.auth_required
     assert not open_house.needs_nonce
@@ -71,12 +71,12 @@ def test_without_configured_credentials_everybody_is_in() -> None:
     assert open_house.authenticate(Login(user="x", password="y")) == Accepted("x")
 
 
-def test_an_open_server_never_shows_the_token_a_client_sent() -> None:
+def test_open_server_never_shows_token_client_sent() -> None:
     assert Authenticator(Options()).authenticate(Login(token="t")) == Accepted("[REDACTED]")
 
 
 @pytest.mark.parametrize("login", [Login(account="A"), Login(new_account=True)])
-def test_naming_an_account_in_connect_is_refused_everywhere(login: Login) -> None:
+def test_naming_account_in_connect_is_refused_everywhere(login: Login) -> None:
     assert isinstance(decide(Options(), login), LoginRefused)
     assert isinstance(decide(options(ALICE, no_auth_user="alice"), login), LoginRefused)
 
@@ -84,7 +84,7 @@ def test_naming_an_account_in_connect_is_refused_everywhere(login: Login) -> Non
 # -- one token, one user ---------------------------------------------------------------------
 
 
-def test_a_token_lets_in_its_bearer_only() -> None:
+def test_token_lets_in_its_bearer_only() -> None:
     configured = Options(authorization=Authorization(token="tok"))
     assert Authenticator(configured).auth_required
     assert decide(configured, Login(token="tok")) == Accepted("[REDACTED]")
@@ -92,7 +92,7 @@ def test_a_token_lets_in_its_bearer_only() -> None:
         assert isinstance(decide(configured, login), LoginRefused)
 
 
-def test_a_single_user_needs_name_and_password() -> None:
+def test_single_user_needs_name_and_password() -> None:
     configured = Options(authorization=Authorization(user="u", password="p"))
     assert decide(configured, Login(user="u", password="p", token="x")) == Accepted("u")
     for login in (
@@ -114,7 +114,7 @@ def test_lone_surrogates_in_credentials_are_refused_not_raised() -> None:
 # -- users -----------------------------------------------------------------------------------
 
 
-def test_a_user_without_password_logs_in_with_none() -> None:
+def test_user_without_password_logs_in_with_none() -> None:
     configured = options(UserOptions(user="v"))
     assert decide(configured, Login(user="v")) == Accepted("v")
     assert isinstance(decide(configured, Login(user="v", password="x")), LoginRefused)
@@ -148,7 +148,7 @@ def test_users_carry_their_account_and_permissions() -> None:
     assert rights("in_b") == ("B", ("b",))
 
 
-def test_all_logins_of_a_user_share_one_set_of_permissions() -> None:
+def test_all_logins_of_user_share_one_set_of_permissions() -> None:
     authenticator = Authenticator(options(UserOptions(user="u", password="p", permissions=ONLY_A)))
     login = Login(user="u", password="p")
     first, second = authenticator.authenticate(login), authenticator.authenticate(login)
@@ -157,7 +157,7 @@ def test_all_logins_of_a_user_share_one_set_of_permissions() -> None:
     assert first.permissions is second.permissions
 
 
-def test_allowed_connection_types_bind_a_user() -> None:
+def test_allowed_connection_types_bind_user() -> None:
     configured = options(
         UserOptions(user="w", password="p", allowed_connection_types=("websocket",))
     )
@@ -178,13 +178,13 @@ def test_allowed_connection_types_bind_a_user() -> None:
         ),
     ],
 )
-def test_a_name_belongs_to_one_user(configured: Options) -> None:
+def test_name_belongs_to_one_user(configured: Options) -> None:
     with pytest.raises(AuthConfigError, match="Duplicate"):
         Authenticator(configured)
 
 
 @pytest.mark.parametrize("user", [UserOptions(nkey="UNONSENSE"), UserOptions(password="p")])
-def test_users_nobody_could_be_are_refused_at_start(user: UserOptions) -> None:
+def test_impossible_users_are_refused_at_start(user: UserOptions) -> None:
     with pytest.raises(AuthConfigError):
         Authenticator(options(user))
 
@@ -193,7 +193,7 @@ def test_users_nobody_could_be_are_refused_at_start(user: UserOptions) -> None:
 
 
 @pytest.mark.parametrize("minor", "abxy")
-def test_hashed_passwords_are_compared_by_the_caller_of_the_check(minor: str) -> None:
+def test_hashed_passwords_are_compared_by_caller_of_check(minor: str) -> None:
     hashed = HASH.replace("$2b$", f"$2{minor}$")
     authenticator = Authenticator(options(UserOptions(user="u", password=hashed)))
     right = authenticator.authenticate(Login(user="u", password="secret"))
@@ -213,7 +213,7 @@ def test_single_credentials_may_be_hashed_too() -> None:
 
 
 @pytest.mark.parametrize("hashed", [HASH, "$2a$04$short", "$2b$99$" + "x" * 53])
-def test_a_hash_is_never_its_own_password(hashed: str) -> None:
+def test_hash_is_never_its_own_password(hashed: str) -> None:
     configured = options(UserOptions(user="u", password=hashed))
     assert isinstance(decide(configured, Login(user="u", password=hashed)), LoginRefused)
 
@@ -237,7 +237,7 @@ def test_unknown_names_cost_as_much_as_known_ones() -> None:
 # -- nkeys -----------------------------------------------------------------------------------
 
 
-def test_an_nkey_user_signs_the_nonce() -> None:
+def test_nkey_user_signs_nonce() -> None:
     configured = options(UserOptions(nkey=NKEY, permissions=ONLY_A), ALICE)
     assert Authenticator(configured).needs_nonce
     accepted = decide(configured, Login(nkey=NKEY, sig=signed(), nonce=NONCE))
@@ -279,11 +279,11 @@ def test_signatures_come_in_either_base64_with_or_without_padding(
         Login(nkey="nonsense", sig=signed(), nonce=NONCE),
     ],
 )
-def test_anything_but_a_fresh_signature_of_a_known_nkey_is_refused(login: Login) -> None:
+def test_anything_but_fresh_signature_of_known_nkey_is_refused(login: Login) -> None:
     assert isinstance(decide(options(UserOptions(nkey=NKEY)), login), LoginRefused)
 
 
-def test_a_failed_nkey_is_not_rescued_by_a_good_password() -> None:
+def test_failed_nkey_is_not_rescued_by_good_password() -> None:
     configured = options(UserOptions(nkey=NKEY), ALICE)
     for nkey in (NKEY, "nonsense"):
         login = Login(nkey=nkey, user="alice", password="pw", nonce=NONCE)
@@ -294,7 +294,7 @@ def test_a_failed_nkey_is_not_rescued_by_a_good_password() -> None:
 
 
 @pytest.mark.parametrize("password", ["pw", HASH])
-def test_the_default_user_is_who_sends_nothing(password: str) -> None:
+def test_client_without_credentials_is_default_user(password: str) -> None:
     configured = options(UserOptions(user="u", password=password), no_auth_user="u")
     authenticator = Authenticator(configured)
     assert not authenticator.auth_required
@@ -306,11 +306,11 @@ def test_the_default_user_is_who_sends_nothing(password: str) -> None:
 @pytest.mark.parametrize(
     "login", [Login(user="alice"), Login(user="x"), Login(password="x"), Login(token="x")]
 )
-def test_the_default_user_does_not_rescue_wrong_credentials(login: Login) -> None:
+def test_default_user_does_not_rescue_wrong_credentials(login: Login) -> None:
     assert isinstance(decide(options(ALICE, no_auth_user="alice"), login), LoginRefused)
 
 
-def test_an_nkey_may_be_the_default_user() -> None:
+def test_nkey_may_be_default_user() -> None:
     configured = options(UserOptions(nkey=NKEY), ALICE, no_auth_user=NKEY)
     assert decide(configured, Login()) == Accepted(NKEY)
     assert decide(configured, Login(nkey=NKEY)) == Accepted(NKEY)
@@ -318,7 +318,7 @@ def test_an_nkey_may_be_the_default_user() -> None:
     assert isinstance(decide(configured, Login(nkey=other)), LoginRefused)
 
 
-def test_the_default_user_must_be_allowed_on_this_connection() -> None:
+def test_default_user_must_be_allowed_on_this_connection() -> None:
     user = UserOptions(user="w", allowed_connection_types=("WEBSOCKET",))
     authenticator = Authenticator(options(user, no_auth_user="w"))
     assert authenticator.auth_required
@@ -330,7 +330,7 @@ def test_the_default_user_must_be_allowed_on_this_connection() -> None:
     "configured",
     [options(ALICE, no_auth_user="bob"), Options(no_auth_user="bob")],
 )
-def test_an_unknown_default_user_is_refused_at_start(configured: Options) -> None:
+def test_unknown_default_user_is_refused_at_start(configured: Options) -> None:
     with pytest.raises(AuthConfigError, match='no_auth_user: "bob"'):
         Authenticator(configured)
 
@@ -338,13 +338,13 @@ def test_an_unknown_default_user_is_refused_at_start(configured: Options) -> Non
 # -- certificates ----------------------------------------------------------------------------
 
 
-def test_a_mapped_certificate_names_the_user_whatever_connect_says() -> None:
+def test_mapped_certificate_names_user_whatever_connect_names() -> None:
     configured = options(UserOptions(user="host.x"), ALICE, map_tls=True)
     peer = PeerCertificate(dns_names=("host.x",))
     assert decide(configured, Login(user="alice", tls_peer=peer)) == Accepted("host.x")
 
 
-def test_where_certificates_are_mapped_a_password_alone_is_nothing() -> None:
+def test_password_alone_fails_where_certificates_are_mapped() -> None:
     configured = options(ALICE, map_tls=True, no_auth_user="alice")
     assert Authenticator(configured).anonymous is None
     for peer in (None, PeerCertificate(dns_names=("host.x",))):
@@ -353,7 +353,7 @@ def test_where_certificates_are_mapped_a_password_alone_is_nothing() -> None:
         assert isinstance(decide(configured, Login(tls_peer=peer)), LoginRefused)
 
 
-def test_a_password_configured_for_a_mapped_user_still_counts() -> None:
+def test_password_configured_for_mapped_user_still_counts() -> None:
     configured = options(UserOptions(user="host.x", password=HASH), map_tls=True)
     peer = PeerCertificate(dns_names=("host.x",))
     assert isinstance(decide(configured, Login(tls_peer=peer)), LoginRefused)
@@ -363,7 +363,7 @@ def test_a_password_configured_for_a_mapped_user_still_counts() -> None:
 # -- the WebSocket listener ------------------------------------------------------------------
 
 
-def test_the_websocket_listener_may_have_credentials_of_its_own() -> None:
+def test_websocket_listener_may_have_credentials_of_its_own() -> None:
     configured = Options(
         authorization=Authorization(user="u", password="p"),
         websocket=WebsocketOptions(token="tok"),
@@ -374,7 +374,7 @@ def test_the_websocket_listener_may_have_credentials_of_its_own() -> None:
     assert isinstance(decide(configured, Login(token="tok")), LoginRefused)
 
 
-def test_the_websocket_listener_may_have_a_default_user_of_its_own() -> None:
+def test_websocket_listener_may_have_default_user_of_its_own() -> None:
     configured = Options(
         authorization=Authorization(users=(ALICE,)),
         websocket=WebsocketOptions(no_auth_user="alice"),
@@ -383,7 +383,7 @@ def test_the_websocket_listener_may_have_a_default_user_of_its_own() -> None:
     assert Authenticator(configured).auth_required
 
 
-def test_a_default_user_for_websocket_only_is_announced_there_only() -> None:
+def test_default_user_for_websocket_only_is_announced_there_only() -> None:
     user = UserOptions(user="w", allowed_connection_types=("WEBSOCKET",))
     configured = Options(
         authorization=Authorization(users=(user,)),
@@ -394,7 +394,7 @@ def test_a_default_user_for_websocket_only_is_announced_there_only() -> None:
     assert Authenticator(configured).anonymous is None
 
 
-def test_a_websocket_listener_without_own_credentials_uses_the_servers() -> None:
+def test_websocket_listener_without_own_credentials_uses_servers() -> None:
     configured = Options(
         authorization=Authorization(users=(ALICE,)), websocket=WebsocketOptions(port=-1)
     )
@@ -406,7 +406,7 @@ def test_a_websocket_listener_without_own_credentials_uses_the_servers() -> None
 # -- secrets ---------------------------------------------------------------------------------
 
 
-def test_no_value_shows_a_secret() -> None:
+def test_no_value_shows_secret() -> None:
     login = Login(user="u", password="s3cret", token="s3cret", sig="s3cret", jwt="s3cret")
     configured = options(UserOptions(user="u", password=HASH))
     authenticator = Authenticator(configured)

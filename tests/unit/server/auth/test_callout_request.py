@@ -32,13 +32,13 @@ def judge(text: bytes, login: Login) -> Accepted | LoginRefused:
 
 
 @pytest.mark.parametrize("kind", ["STANDARD", "WEBSOCKET"])
-def test_a_user_comes_in_by_the_ways_its_claims_name(kind: str) -> None:
+def test_user_comes_in_by_ways_its_claims_name(kind: str) -> None:
     login = Login(connection_type="WEBSOCKET", now_s=time.time())
     decision = judge(answer(allowed_connection_types=[kind]), login)
     assert isinstance(decision, Accepted) is (kind == "WEBSOCKET")
 
 
-def test_who_is_let_in_has_limits() -> None:
+def test_accepted_user_has_limits() -> None:
     decision = judge(answer(subs=5, payload=10), Login(user="amy", now_s=time.time()))
     assert isinstance(decision, Accepted)
     assert decision.user == "user"

@@ -47,7 +47,7 @@ CAROL = certificate(
 )
 
 
-def test_alternative_names_come_before_the_subject_and_mail_before_hosts() -> None:
+def test_alternative_names_come_before_subject_and_mail_before_hosts() -> None:
     names = ["CN=carol", "spiffe://a/b", "host.x", "a@b.c"]
     while names:
         assert found(CAROL, *names) == names.pop()
@@ -64,34 +64,34 @@ def test_alternative_names_come_before_the_subject_and_mail_before_hosts() -> No
         r"cn=alice,OU=x,OU=y,O=Acme\, Inc,C=DE",
     ],
 )
-def test_a_subject_is_found_as_one_line_or_by_its_parts_in_any_order(user: str) -> None:
+def test_subject_is_found_as_one_line_or_by_its_parts_in_any_order(user: str) -> None:
     assert found(ALICE, user) == user
 
 
 @pytest.mark.parametrize(
     "user", ["alice", "CN=alice", r"CN=alice,OU=y+OU=x,O=Acme\, Inc,C=DE", "CN=Alice,C=DE"]
 )
-def test_a_part_of_a_subject_is_not_the_subject(user: str) -> None:
+def test_part_of_subject_is_not_subject(user: str) -> None:
     assert found(ALICE, user) is None
 
 
 @pytest.mark.parametrize(
     "user", ["CN=bob,O=O1,DC=acme,DC=org", "DC=org,DC=acme,O=O1,CN=bob", "CN=bob,O=O1"]
 )
-def test_domain_components_may_be_written_out_or_left_out_of_the_line(user: str) -> None:
+def test_domain_components_may_be_written_out_or_left_out_of_line(user: str) -> None:
     assert found(BOB, user) == user
 
 
-def test_leaving_out_domain_components_needs_the_exact_line() -> None:
+def test_leaving_out_domain_components_needs_exact_line() -> None:
     assert found(BOB, "O=O1,CN=bob") is None
 
 
-def test_the_order_of_the_certificate_wins_among_equal_sets() -> None:
+def test_order_of_certificate_wins_among_equal_sets() -> None:
     in_order, reversed_order = "DC=org,DC=acme,O=O1,CN=bob", "CN=bob,O=O1,DC=acme,DC=org"
     assert found(BOB, reversed_order, in_order) == in_order
 
 
-def test_users_not_allowed_on_the_connection_are_passed_over() -> None:
+def test_users_not_allowed_on_connection_are_passed_over() -> None:
     table = UserTable(
         Options(
             authorization=Authorization(
@@ -107,12 +107,12 @@ def test_users_not_allowed_on_the_connection_are_passed_over() -> None:
     assert user.accepted == Accepted("host.x")
 
 
-def test_a_certificate_without_alternative_names_has_only_its_subject() -> None:
+def test_certificate_without_alternative_names_has_only_its_subject() -> None:
     peer = read_certificate(shared_authority().sign(common_name("dave")).der)
     assert (peer.emails, peer.dns_names, peer.uris) == ((), (), ())
     assert peer.subject == "CN=dave"
 
 
-def test_what_is_no_certificate_is_a_value_error() -> None:
+def test_invalid_certificate_is_value_error() -> None:
     with pytest.raises(ValueError, match=r"."):
         read_certificate(b"\x30\x03\x02\x01\x01")

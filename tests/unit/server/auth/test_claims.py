@@ -27,7 +27,7 @@ from support.claims import AMY, ISSUED_S, OPERATOR, SHOP, UNLIMITED, Issuer, use
 NOW_S = ISSUED_S + 100
 
 
-def test_a_token_is_read_as_it_was_written() -> None:
+def test_token_is_read_as_it_was_written() -> None:
     token = user_token(SHOP, about={"exp": 5}, pub={"allow": ["a"]}, tags=["x:y"])
     claims = decode(token, UserClaims)
     assert claims.about.subject == AMY.public
@@ -54,7 +54,7 @@ def test_versions_differ_in_what_is_signed_only() -> None:
         lambda token: f"{token.split('.')[0]}.bnVsbA.{token.split('.')[2]}",
     ],
 )
-def test_what_is_no_token_is_refused(spoil: Any) -> None:
+def test_invalid_token_is_refused(spoil: Any) -> None:
     with pytest.raises(ClaimsFault):
         decode(spoil(user_token(SHOP)), UserClaims)
 
@@ -75,12 +75,12 @@ def test_claims_of_another_kind_or_by_another_are_refused(token: str, kind: Any)
         decode(token, kind)
 
 
-def test_a_null_is_nothing() -> None:
+def test_null_is_nothing() -> None:
     claims = decode(user_token(SHOP, pub=None, tags=None), UserClaims)
     assert claims.tags == ()
 
 
-def test_a_repr_shows_no_token() -> None:
+def test_repr_shows_no_token() -> None:
     login = Login(jwt=user_token(SHOP, bearer_token=True), now_s=NOW_S)
     decision = TrustChain(options(), NOW_S).decide(login)
     assert isinstance(decision, Accepted)
@@ -116,7 +116,7 @@ def test_hours_may_cross_midnight(hours: tuple[str, str], at: str, left_s: float
     assert open_for_s(licence, now.timestamp()) == left_s
 
 
-def test_the_longest_of_several_hours_counts() -> None:
+def test_longest_of_several_hours_counts() -> None:
     times = (Hours(start="08:00:00", end="13:00:00"), Hours(start="10:00:00", end="18:00:00"))
     now = datetime(2024, 5, 5, 12, tzinfo=UTC)
     assert open_for_s(Licence(times=times, times_location="UTC"), now.timestamp()) == 6 * 3600
@@ -141,7 +141,7 @@ def test_networks(networks: tuple[str, ...], ip: str, is_allowed: bool) -> None:
     assert source_allowed(networks, ip) is is_allowed
 
 
-def test_a_revocation_takes_what_was_issued_until_then() -> None:
+def test_revocation_takes_what_was_issued_until_then() -> None:
     assert is_revoked({"U": 5}, "U", 5)
     assert not is_revoked({"U": 5}, "U", 6)
     assert not is_revoked({"U": 5}, "V", 1)
@@ -162,7 +162,7 @@ def test_a_revocation_takes_what_was_issued_until_then() -> None:
         {"issuer_account": "x"},
     ],
 )
-def test_a_user_that_makes_no_sense_has_faults(nats: dict[str, Any]) -> None:
+def test_user_that_makes_no_sense_has_faults(nats: dict[str, Any]) -> None:
     assert user_faults(decode(user_token(SHOP, **nats), UserClaims), NOW_S)
 
 
@@ -173,7 +173,7 @@ def test_permissions_on_what_is_no_subject_are_refused() -> None:
     )
 
 
-def test_the_same_permissions_are_compiled_once() -> None:
+def test_same_permissions_are_compiled_once() -> None:
     trust = TrustChain(options(), NOW_S)
     tokens = [user_token(SHOP, bearer_token=True, pub={"allow": ["a"]}, tags=[t]) for t in "xy"]
     first, second = (trust.decide(Login(jwt=token, now_s=NOW_S)) for token in tokens)

@@ -11,16 +11,16 @@ VALUE = st.text(alphabet='ab ,+"\\<>;#=é', min_size=1, max_size=8).filter(
 )
 
 
-def test_a_subject_is_written_in_a_fixed_order_with_equal_types_joined() -> None:
+def test_subject_is_written_in_fixed_order_with_equal_types_joined() -> None:
     attributes = [("C", "DE"), ("O", "Acme, Inc"), ("OU", "x"), ("OU", "y"), ("CN", "alice")]
     assert format_subject(attributes) == r"CN=alice,OU=x+OU=y,O=Acme\, Inc,C=DE"
 
 
-def test_attribute_types_without_a_short_name_are_left_out() -> None:
+def test_attribute_types_without_short_name_are_left_out() -> None:
     assert format_subject([("DC", "org"), ("CN", "bob"), ("1.2.3", "x")]) == "CN=bob"
 
 
-def test_the_last_common_name_counts() -> None:
+def test_last_common_name_counts() -> None:
     assert format_subject([("CN", "a"), ("CN", "b")]) == "CN=b"
 
 
@@ -28,12 +28,12 @@ def test_the_last_common_name_counts() -> None:
     ("value", "written"),
     [("a,b", r"a\,b"), (" a", r"\ a"), ("a ", r"a\ "), ("#a", r"\#a"), ("a#", "a#"), (" ", r"\ ")],
 )
-def test_what_would_be_read_otherwise_is_escaped(value: str, written: str) -> None:
+def test_ambiguous_text_is_escaped(value: str, written: str) -> None:
     assert format_subject([("CN", value)]) == f"CN={written}"
 
 
 @given(st.dictionaries(st.sampled_from(SUBJECT_ORDER), VALUE, min_size=1))
-def test_a_written_subject_is_read_back(attributes: dict[str, str]) -> None:
+def test_written_subject_is_read_back(attributes: dict[str, str]) -> None:
     parsed = parse_name(format_subject(attributes.items()))
     assert parsed is not None
     assert {pair for part in parsed for pair in part} == set(attributes.items())
@@ -57,5 +57,5 @@ def test_text_that_is_no_name_gives_none(text: str) -> None:
 
 
 @given(st.text(max_size=30))
-def test_reading_a_name_never_raises(text: str) -> None:
+def test_reading_name_never_raises(text: str) -> None:
     parse_name(text)

@@ -99,7 +99,7 @@ def test_credentials() -> None:
         ("---p 1", "bad flag syntax: ---p"),
     ],
 )
-def test_mistyped_flag_shows_the_usage_and_ends_with_0(argv: str, message: str) -> None:
+def test_mistyped_flag_shows_usage_and_ends_with_0(argv: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_command_line(argv.split(), {})
     assert message in caught.value.message
@@ -148,7 +148,7 @@ def test_version_wins_over_everything_else(argv: str) -> None:
 
 
 @pytest.mark.parametrize("argv", ["-h", "--help", "help"])
-def test_help_is_the_usage(argv: str) -> None:
+def test_help_is_usage(argv: str) -> None:
     assert parse_command_line([argv], {}) == ShowHelp(usage())
 
 
@@ -172,18 +172,18 @@ def test_usage_names_every_flag() -> None:
         ("reload=/run/x.pid", SignalRequest(command="reload", pid="/run/x.pid")),
     ],
 )
-def test_signal_is_a_value(text: str, request_: SignalRequest) -> None:
+def test_signal_is_value(text: str, request_: SignalRequest) -> None:
     assert parse_command_line(["--signal", text], {}) == SendSignal(request_)
 
 
-def test_flags_override_the_file(tmp_path: Path) -> None:
+def test_flags_override_file(tmp_path: Path) -> None:
     (tmp_path / "x.conf").write_text("port: 1\nhost: a\nserver_name: f\ndebug: true")
     options = run("-c", str(tmp_path / "x.conf"), "--port", "-1", "-n", "g", "-D=false")
     assert (options.port, options.host) == (-1, "a")
     assert (options.server_name, options.debug) == ("g", False)
 
 
-def test_checked_configuration_tells_its_digest(tmp_path: Path) -> None:
+def test_checked_configuration_reports_its_digest(tmp_path: Path) -> None:
     path = tmp_path / "x.conf"
     path.write_text("port: 4222")
     command = parse_command_line(["-t", "-c", str(path)], {})
@@ -191,7 +191,7 @@ def test_checked_configuration_tells_its_digest(tmp_path: Path) -> None:
     assert command.message.startswith(f"nats-server: configuration file {path} is valid (sha256:79")
 
 
-def test_warning_fails_a_check_but_not_a_start(tmp_path: Path) -> None:
+def test_warning_fails_check_but_not_start(tmp_path: Path) -> None:
     path = tmp_path / "x.conf"
     path.write_text("ping_interval: 5")
     with pytest.raises(UsageError, match="should be converted to a duration"):
@@ -202,7 +202,7 @@ def test_warning_fails_a_check_but_not_a_start(tmp_path: Path) -> None:
     assert len(command.warnings) == 1
 
 
-def test_same_flags_read_a_changed_file_again(tmp_path: Path) -> None:
+def test_same_flags_read_changed_file_again(tmp_path: Path) -> None:
     path = tmp_path / "x.conf"
     path.write_text("max_payload: 1000")
     command = parse_command_line(["-c", str(path), "-p", "-1"], {})
@@ -215,11 +215,11 @@ def test_same_flags_read_a_changed_file_again(tmp_path: Path) -> None:
         options_from(command.flags, {})
 
 
-def test_run_does_not_show_a_password() -> None:
+def test_run_does_not_show_password() -> None:
     assert "hush" not in repr(parse_command_line(["--pass", "hush", "--auth=hush"], {}))
 
 
 @given(st.lists(st.sampled_from(["-", "--", "=", "p", "D", "t", "1", "x", "", "-p", "-D", "-h"])))
-def test_any_words_are_a_command_or_a_usage_error(words: list[str]) -> None:
+def test_any_words_are_command_or_usage_error(words: list[str]) -> None:
     with contextlib.suppress(UsageError):
         parse_command_line(["".join(words[:3]), *words[3:]], {})

@@ -143,21 +143,21 @@ def test_scalar(text: str, value: object) -> None:
         ("include 5", "Expected include value but found start of a number"),
     ],
 )
-def test_bad_text_is_told_with_its_reason(text: str, complaint: str) -> None:
+def test_bad_text_is_reported_with_its_reason(text: str, complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         parse_text(text, {}, file="f")
 
 
-def test_variable_is_looked_up_from_the_inside_out() -> None:
+def test_variable_is_looked_up_from_inside_out() -> None:
     text = "x: 1\na { x: 2, b: {y: $x} }\nc: $x"
     assert read(text) == {"x": 1, "a": {"x": 2, "b": {"y": 2}}, "c": 1}
 
 
-def test_variable_falls_back_to_the_environment_and_is_parsed_there() -> None:
+def test_variable_falls_back_to_environment_and_is_parsed_there() -> None:
     assert read("a: $N, b: $L", N="42", L="[x, yes]") == {"a": 42, "b": ["x", True]}
 
 
-def test_key_shadows_the_environment() -> None:
+def test_key_shadows_environment() -> None:
     assert read("N: 1\na: $N", N="2") == {"N": 1, "a": 1}
 
 
@@ -171,17 +171,17 @@ def test_environment_cycle_ends() -> None:
         read("a: $X", X="$Y", Y="$X")
 
 
-def test_bad_environment_text_is_told_with_the_variable() -> None:
+def test_bad_environment_text_is_reported_with_variable() -> None:
     with pytest.raises(ConfigError, match="reference for 'X' on line 2 could not be parsed"):
         read("\na: $X", X="[1")
 
 
-def test_use_as_a_variable_is_remembered() -> None:
+def test_use_as_variable_is_remembered() -> None:
     tree = parse_text("x: 1\ny: 2\na: $x", {})
     assert [tree[key].used_as_variable for key in ("x", "y", "a")] == [True, False, False]
 
 
-def test_position_is_that_of_the_key_or_of_the_list_item() -> None:
+def test_position_is_that_of_key_or_of_list_item() -> None:
     tree = parse_text('a: 1\n  b {\n    c: [ "x", y ] }', {}, file="f.conf")
     inner = tree["b"].value
     assert isinstance(inner, dict)
@@ -191,7 +191,7 @@ def test_position_is_that_of_the_key_or_of_the_list_item() -> None:
     assert where == ["f.conf:1:0", "f.conf:2:3", "f.conf:3:5", "f.conf:3:11", "f.conf:3:15"]
 
 
-def test_include_merges_relative_to_the_including_file(tmp_path: Path) -> None:
+def test_include_merges_relative_to_including_file(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "main.conf").write_text('a: 1\ninclude "sub/one.conf"\nm { include sub/two.conf }')
     (tmp_path / "sub/one.conf").write_text("a: 2\ninclude 'two.conf'")
@@ -200,7 +200,7 @@ def test_include_merges_relative_to_the_including_file(tmp_path: Path) -> None:
     assert found == {"a": 2, "b": 3, "m": {"b": 3}}
 
 
-def test_value_from_an_include_knows_its_file(tmp_path: Path) -> None:
+def test_value_from_include_knows_its_file(tmp_path: Path) -> None:
     (tmp_path / "main.conf").write_text("include one.conf")
     (tmp_path / "one.conf").write_text("\nb: 3")
     tree = parse_file(str(tmp_path / "main.conf"), {})
@@ -222,7 +222,7 @@ def test_includes_are_bounded(tmp_path: Path) -> None:
         parse_file(str(tmp_path / "0.conf"), {})
 
 
-def test_missing_files_are_told_as_the_system_tells_them(tmp_path: Path) -> None:
+def test_missing_files_are_reported_with_system_text(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"^open .*nope.conf: no such file or directory$"):
         parse_file(str(tmp_path / "nope.conf"), {})
     (tmp_path / "a.conf").write_text("include nope.conf")
@@ -263,7 +263,7 @@ def test_nesting_is_bounded(opener: str) -> None:
         ),
     ],
 )
-def test_digest_is_the_references(text: str, expected: str) -> None:
+def test_digest_is_references(text: str, expected: str) -> None:
     assert digest(parse_text(text, {})) == f"sha256:{expected}"
 
 
@@ -302,7 +302,7 @@ _fragments = st.sampled_from((*_SIGNS, *_WORDS))
 
 
 @given(st.lists(_fragments, max_size=30).map("".join) | st.text(max_size=60))
-def test_any_text_is_a_tree_or_a_config_error(text: str) -> None:
+def test_any_text_is_tree_or_config_error(text: str) -> None:
     try:
         tree = parse_text(text, {"E": "[1, $a]"})
     except ConfigError:

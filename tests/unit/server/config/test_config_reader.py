@@ -289,7 +289,7 @@ def test_tls_options_without_files(read: Callable[[str], Options]) -> None:
         ("write_timeout: foo", "write_timeout must be 'default', 'close' or 'retry'"),
     ],
 )
-def test_bad_value_is_told_with_its_place(
+def test_bad_value_is_reported_with_its_place(
     read: Callable[[str], Options], tmp_path: Path, text: str, complaint: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -320,14 +320,14 @@ def test_bad_value_is_told_with_its_place(
         "tls {connection_rate_limit: 5}",
     ],
 )
-def test_what_cannot_be_honoured_is_refused_never_ignored(
+def test_unsupported_options_are_refused_not_ignored(
     read: Callable[[str], Options], text: str
 ) -> None:
     with pytest.raises(ConfigError, match=r"x\.conf:1:.* not supported by this server yet$"):
         read(text)
 
 
-def test_every_fault_of_a_file_is_told_at_once(read: Callable[[str], Options]) -> None:
+def test_every_fault_of_file_is_reported_at_once(read: Callable[[str], Options]) -> None:
     with pytest.raises(ConfigError) as caught:
         read("foo: 1\nport: x\nping_interval: 5\nauthorization {users: [{pass: a}, {pass: b}]}")
     lines = str(caught.value).splitlines()
@@ -335,11 +335,11 @@ def test_every_fault_of_a_file_is_told_at_once(read: Callable[[str], Options]) -
     assert "should be converted to a duration" in lines[0]
 
 
-def test_unknown_key_that_served_as_a_variable_passes(read: Callable[[str], Options]) -> None:
+def test_unknown_key_that_served_as_variable_passes(read: Callable[[str], Options]) -> None:
     assert read("my_port: 5\nport: $my_port").port == 5
 
 
-def test_bare_number_as_duration_is_a_warning(tmp_path: Path) -> None:
+def test_bare_number_as_duration_is_warning(tmp_path: Path) -> None:
     (tmp_path / "x.conf").write_text("ping_interval: 5")
     (warning,) = read_config(tmp_path / "x.conf", {}).warnings
     assert warning.endswith('"ping_interval": ping_interval should be converted to a duration')
@@ -350,12 +350,12 @@ def test_empty_file_is_refused(read: Callable[[str], Options]) -> None:
         read("# nothing")
 
 
-def test_environment_reaches_the_options(tmp_path: Path) -> None:
+def test_environment_reaches_options(tmp_path: Path) -> None:
     (tmp_path / "x.conf").write_text("port: $P")
     assert load_config(tmp_path / "x.conf", {"P": "4567"}).port == 4567
 
 
-def test_no_repr_shows_a_secret(read: Callable[[str], Options]) -> None:
+def test_no_repr_shows_secret(read: Callable[[str], Options]) -> None:
     options = read(
         "authorization {users: [{user: u, password: hush}]}\n"
         "accounts {A {users: [{user: v, password: hush}]}}\n"

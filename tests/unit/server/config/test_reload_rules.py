@@ -47,7 +47,7 @@ def test_reload_names_what_changed(changes: dict[str, object], told: list[str]) 
     assert lines == [f"Reloaded: {text}" for text in told]
 
 
-def test_new_advertised_address_is_told_in_the_references_words() -> None:
+def test_new_advertised_address_is_reported_in_references_words() -> None:
     lines = reloadable_changes(Options(), Options(client_advertise="a:5"))
     assert lines[0] == "Reload: client_advertise = a:5"
 
@@ -73,7 +73,7 @@ def test_reload_refuses_what_is_fixed(changes: dict[str, object], refusal: str) 
     assert f"config reload not supported {refusal}" in str(caught.value)
 
 
-def test_reload_takes_a_new_websocket_certificate() -> None:
+def test_reload_takes_new_websocket_certificate() -> None:
     tls = [TlsOptions(cert_file=name, key_file="k") for name in ("a", "b")]
     old, new = (Options(websocket=WebsocketOptions(port=1, tls=each)) for each in tls)
     assert "Reloaded: websocket tls" in reloadable_changes(old, new)

@@ -27,7 +27,7 @@ from penstock.server.config.server_keywords import (
 
 
 @pytest.mark.parametrize("kind", [penstock.Server, penstock.ThreadedServer])
-def test_a_size_may_be_text_as_in_a_configuration_file(kind: type) -> None:
+def test_size_may_be_text_as_in_configuration_file(kind: type) -> None:
     server: Any = kind(max_payload="1MB")
     inner = server if kind is penstock.Server else server._server
     assert inner.options.max_payload == 1 << 20
@@ -35,7 +35,7 @@ def test_a_size_may_be_text_as_in_a_configuration_file(kind: type) -> None:
 
 @pytest.mark.parametrize("kind", [penstock.Server, penstock.ThreadedServer])
 @pytest.mark.parametrize("name", sorted(SIZES))
-def test_a_text_that_is_no_size_is_refused_by_name(kind: type, name: str) -> None:
+def test_text_that_is_no_size_is_refused_by_name(kind: type, name: str) -> None:
     with pytest.raises(ValueError, match=f"option '{name}': 'much' is not a size"):
         kind(**{name: "much"})
 
@@ -60,7 +60,7 @@ def test_a_text_that_is_no_size_is_refused_by_name(kind: type, name: str) -> Non
         ("jetstream", {}),
     ],
 )
-def test_a_value_of_the_wrong_type_is_refused_by_name(name: str, value: object) -> None:
+def test_value_of_wrong_type_is_refused_by_name(name: str, value: object) -> None:
     for kind in (penstock.Server, penstock.ThreadedServer):
         with pytest.raises(TypeError, match=f"option '{name}"):
             kind(**{name: value})
@@ -84,7 +84,7 @@ def test_given_options_are_checked_as_well() -> None:
         penstock.Server(nothing)
 
 
-def test_an_unknown_option_is_refused_with_the_nearest_one() -> None:
+def test_unknown_option_is_refused_with_nearest_one() -> None:
     with pytest.raises(TypeError, match="no option 'max_paylod'; did you mean 'max_payload'"):
         penstock.Server(max_paylod=1)
 
@@ -94,14 +94,14 @@ def test_paths_and_lists_are_taken() -> None:
     assert given == {"store_dir": "a/b", "server_tags": ("x",), "port": -1}
 
 
-def test_a_secret_is_in_no_refusal() -> None:
+def test_secret_is_in_no_refusal() -> None:
     secret: Any = b"hush"
     with pytest.raises(TypeError, match=r"authorization\.password") as caught:
         penstock.Server(authorization=Authorization(user="amy", password=secret))
     assert "hush" not in str(caught.value)
 
 
-def test_everything_a_configuration_can_say_has_the_declared_type() -> None:
+def test_everything_configuration_can_report_has_declared_type() -> None:
     rules = SubjectPermission(allow=("a.>",))
     amy = UserOptions(user="amy", permissions=Permissions(publish=rules))
     check_types(Options(accounts=(AccountOptions(name="A", users=(amy,)),), jetstream=True))

@@ -36,7 +36,7 @@ def replies(client: Client, sent: list[tuple[str, bytes]]) -> list[bytes]:
     return [inbox.next().payload for inbox in inboxes]
 
 
-def test_requests_before_a_deletion_are_answered(client: Client) -> None:
+def test_requests_before_deletion_are_answered(client: Client) -> None:
     question = ("$JS.API.STREAM.INFO.S", b"")
     *asked, deleted = replies(client, [*[question] * MESSAGES, ("$JS.API.STREAM.DELETE.S", b"")])
     assert b'"success":true' in deleted
@@ -44,7 +44,7 @@ def test_requests_before_a_deletion_are_answered(client: Client) -> None:
 
 
 @pytest.mark.parametrize("headers", [b"", b"NATS/1.0\r\nNats-Expected-Stream: S\r\n\r\n"])
-def test_messages_before_and_after_a_deletion_are_answered(client: Client, headers: bytes) -> None:
+def test_messages_before_and_after_deletion_are_answered(client: Client, headers: bytes) -> None:
     inboxes = [client.subscribe() for _ in range(2 * MESSAGES)]
     delete = encode("$JS.API.STREAM.DELETE.S", b"", client.subscribe().subject)
     kind = f"HPUB s.a {{}} {len(headers)} {len(headers)}" if headers else "PUB s.a {} 0"

@@ -77,7 +77,7 @@ async def driver(tmp_path: Path, disk: Disk) -> AsyncIterator[StreamDriver]:
         await client.close()
 
 
-async def test_a_block_that_fails_is_asked_for_again_later(
+async def test_block_that_fails_is_asked_for_again_later(
     driver: StreamDriver, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     timers = Timers(asyncio.get_running_loop())
@@ -95,7 +95,7 @@ async def test_a_block_that_fails_is_asked_for_again_later(
     assert timers.due.empty()
 
 
-async def test_a_stream_that_goes_meanwhile_is_let_go_of(
+async def test_stream_that_goes_meanwhile_is_let_go_of(
     driver: StreamDriver, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     timers = Timers(asyncio.get_running_loop())

@@ -45,7 +45,7 @@ def fail_a_sync_during_a_deletion(account: AccountRuntime) -> None:
     driver._synced(commits, CommitGroup([]), MISSING)
 
 
-async def test_a_deletion_acknowledges_what_its_sync_lost(
+async def test_deletion_acknowledges_what_its_sync_lost(
     account: AccountRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[str] = []
@@ -64,7 +64,7 @@ async def test_a_deletion_acknowledges_what_its_sync_lost(
     assert sent == ["ack"]
 
 
-async def test_a_stream_whose_deletion_fails_has_failed_as_well(account: AccountRuntime) -> None:
+async def test_stream_fails_if_its_deletion_fails(account: AccountRuntime) -> None:
     [driver] = account.drivers
     fail_a_sync_during_a_deletion(account)
     driver.freeze(frozen=False)

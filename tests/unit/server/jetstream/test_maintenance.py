@@ -62,7 +62,7 @@ class Host:
         self.unwritten.clear()
 
 
-def test_a_change_is_written_within_the_window_that_is_promised() -> None:
+def test_change_is_written_within_window_that_is_promised() -> None:
     clock = Clock()
     upkeep = Maintenance(clock.call_later)
     host, other = Host(clock, upkeep), Host(clock, upkeep)
@@ -85,7 +85,7 @@ def test_changes_that_never_end_put_nothing_off() -> None:
     assert 0 < host.longest_s <= PROMISED_S
 
 
-def test_nothing_is_done_for_who_did_not_change() -> None:
+def test_nothing_is_done_for_unchanged_drivers() -> None:
     clock = Clock()
     host = Host(clock, Maintenance(clock.call_later))
     host.change()
@@ -94,7 +94,7 @@ def test_nothing_is_done_for_who_did_not_change() -> None:
     assert (host.compacted, clock.timers) == (1, [])
 
 
-def test_who_stops_leaves_no_timer() -> None:
+def test_stopping_leaves_no_timer() -> None:
     clock = Clock()
     upkeep = Maintenance(clock.call_later)
     Host(clock, upkeep).change()

@@ -92,7 +92,7 @@ async def connected(server: penstock.Server) -> Api:
     return Api(await nats.connect(server.url, user="app", password="app"))
 
 
-async def test_every_message_and_consumer_of_an_old_store_is_served(kept: Kept) -> None:
+async def test_every_message_and_consumer_of_old_store_is_served(kept: Kept) -> None:
     for _ in range(2):  # the second start reads what the first one wrote
         async with kept.server() as server:
             api = await connected(server)
@@ -100,7 +100,7 @@ async def test_every_message_and_consumer_of_an_old_store_is_served(kept: Kept) 
             await api.client.close()
 
 
-async def test_an_old_store_goes_on_where_it_was(kept: Kept) -> None:
+async def test_old_store_continues_where_it_was(kept: Kept) -> None:
     before = kept.expected
     async with kept.server() as server:
         api = await connected(server)
@@ -126,9 +126,7 @@ async def test_an_old_store_goes_on_where_it_was(kept: Kept) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_a_key_that_is_configured_later_costs_no_message(
-    version: str, tmp_path: Path
-) -> None:
+async def test_key_that_is_configured_later_costs_no_message(version: str, tmp_path: Path) -> None:
     """Blocks that were compressed and sealed without a key stay readable with one."""
     kept = Kept(version, "plain", tmp_path)
     kept.config.write_text(CONFIG % (kept.files, SERVERS["sealed"]))
@@ -139,7 +137,7 @@ async def test_a_key_that_is_configured_later_costs_no_message(
             await api.client.close()
 
 
-def test_an_old_store_verifies_and_stays_as_it_is(
+def test_old_store_verifies_and_stays_as_it_is(
     kept: Kept, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(store_command.KEY_VARIABLE, KEY)
@@ -154,7 +152,7 @@ def test_an_old_store_verifies_and_stays_as_it_is(
     assert {path: path.read_bytes() for path in kept.files.rglob("*") if path.is_file()} == before
 
 
-def test_an_old_store_has_every_form_of_a_block(
+def test_old_store_has_every_form_of_block(
     kept: Kept, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Else the tests above would prove less than they say."""

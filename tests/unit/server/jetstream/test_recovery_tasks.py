@@ -40,7 +40,7 @@ async def fill(server: Server) -> None:
     await client.close()
 
 
-async def test_a_reload_recovers_a_new_account_stream_by_stream(
+async def test_reload_recovers_new_account_stream_by_stream(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recovery_tasks, "RECOVERY_BUDGET_NS", 0)
@@ -64,7 +64,7 @@ async def test_a_reload_recovers_a_new_account_stream_by_stream(
         assert {drivers for _, drivers in seen} >= set(range(1, STREAMS))
 
 
-async def test_requests_wait_until_the_account_is_recovered(tmp_path: Path) -> None:
+async def test_requests_wait_until_account_is_recovered(tmp_path: Path) -> None:
     file = configured(tmp_path, AMY, BOB)
     async with Server(config=file) as server:
         await fill(server)
@@ -92,7 +92,7 @@ async def test_requests_wait_until_the_account_is_recovered(tmp_path: Path) -> N
         await client.close()
 
 
-async def test_a_server_that_stops_meanwhile_leaves_the_rest_as_it_is(tmp_path: Path) -> None:
+async def test_server_that_stops_meanwhile_leaves_the_rest_as_it_is(tmp_path: Path) -> None:
     file = configured(tmp_path, AMY, BOB)
     async with Server(config=file) as server:
         await fill(server)

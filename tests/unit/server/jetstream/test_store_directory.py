@@ -19,7 +19,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_directory_belongs_to_one_server(tmp_path: Path) -> None:
+def test_directory_belongs_to_one_server(tmp_path: Path) -> None:
     path, disk = open_store_dir(str(tmp_path))
     assert path == f"{tmp_path}/jetstream"
     with pytest.raises(
@@ -30,7 +30,7 @@ def test_a_directory_belongs_to_one_server(tmp_path: Path) -> None:
     open_store_dir(str(tmp_path))[1].close()
 
 
-def test_servers_without_a_directory_of_their_own_run_side_by_side(temporary: Path) -> None:
+def test_servers_without_directory_of_their_own_run_side_by_side(temporary: Path) -> None:
     first, one = open_store_dir("")
     second, other = open_store_dir("")
     assert (first, second) == (f"{temporary}/nats/jetstream", f"{temporary}/nats-2/jetstream")
@@ -41,7 +41,7 @@ def test_servers_without_a_directory_of_their_own_run_side_by_side(temporary: Pa
         disk.close()
 
 
-def test_a_file_is_no_directory(tmp_path: Path) -> None:
+def test_file_is_no_directory(tmp_path: Path) -> None:
     (tmp_path / "jetstream").write_text("")
     with pytest.raises(ValueError, match="storage directory is not a directory"):
         open_store_dir(str(tmp_path))

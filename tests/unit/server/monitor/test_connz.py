@@ -88,7 +88,7 @@ def test_each_order_sorts_by_its_own_field(sort: str, field: str, order: list[in
     assert cids(service_of(*records), sort=sort) == order
 
 
-def test_reasons_sort_by_the_alphabet() -> None:
+def test_reasons_sort_by_alphabet() -> None:
     records = [
         replace(CLOSED_CLIENT, cid=cid, reason=reason)
         for cid, reason in enumerate(["b", "c", "a"], start=1)
@@ -97,7 +97,7 @@ def test_reasons_sort_by_the_alphabet() -> None:
 
 
 @pytest.mark.parametrize("sort", sorted(SORTS))
-def test_ties_keep_the_order_of_ids(sort: str) -> None:
+def test_ties_keep_order_of_ids(sort: str) -> None:
     same = service_of(*(replace(CLOSED_CLIENT, cid=cid) for cid in (3, 1, 2)))
     assert cids(same, sort=sort) == [1, 2, 3]
 
@@ -109,7 +109,7 @@ def test_orders_of_the_end_need_closed_connections(sort: str, state: int) -> Non
         cids(service_of(), sort=sort, state=state)
 
 
-def test_an_unknown_order_is_refused() -> None:
+def test_unknown_order_is_refused() -> None:
     with pytest.raises(BadQuery, match="invalid sorting option: CID"):
         cids(service_of(), sort="CID")
 
@@ -119,7 +119,7 @@ def test_an_unknown_order_is_refused() -> None:
     offset=st.integers(-3, 35),
     limit=st.integers(-3, 35),
 )
-def test_pages_are_cut_from_the_whole(count: int, offset: int, limit: int) -> None:
+def test_pages_are_cut_from_whole(count: int, offset: int, limit: int) -> None:
     service = service_of(*(replace(CLOSED_CLIENT, cid=cid) for cid in range(1, count + 1)))
     page = connz(service, ConnzOptions(state=CLOSED, offset=offset, limit=limit), NOW)
     start, size = max(offset, 0), limit if limit > 0 else LIMIT_DEFAULT
@@ -127,7 +127,7 @@ def test_pages_are_cut_from_the_whole(count: int, offset: int, limit: int) -> No
     assert (page["total"], page["offset"], page["limit"]) == (count, start, size)
 
 
-def test_total_counts_the_account_but_not_the_other_filters() -> None:
+def test_total_counts_account_but_not_the_other_filters() -> None:
     service = service_of(
         replace(CLOSED_CLIENT, cid=1, account="A", name_tag="A", user="amy"),
         replace(CLOSED_CLIENT, cid=2, account="A", user="bob"),
@@ -137,13 +137,13 @@ def test_total_counts_the_account_but_not_the_other_filters() -> None:
     assert ([row["cid"] for row in page["connections"]], page["total"]) == ([1], 2)
 
 
-def test_an_account_that_is_not_there_has_no_list_at_all() -> None:
+def test_account_that_is_not_there_has_no_list_at_all() -> None:
     answer = connz(service_of(CLOSED_CLIENT), ConnzOptions(state=CLOSED, acc="NOPE"), NOW)
     assert answer["connections"] is None
     assert answer["server_id"] == ""
 
 
-def test_an_id_is_a_page_of_one() -> None:
+def test_id_is_page_of_one() -> None:
     service = service_of(*(replace(CLOSED_CLIENT, cid=cid) for cid in (1, 2, 3)))
     answer = connz(service, ConnzOptions(state=CLOSED, cid=2, offset=5), NOW)
     assert [row["cid"] for row in answer["connections"]] == [2]
@@ -153,7 +153,9 @@ def test_an_id_is_a_page_of_one() -> None:
 @pytest.mark.parametrize(
     ("subject", "found"), [("foo.1", [1]), ("foo.*", [1]), ("bar", [2]), ("baz", []), ("..", [])]
 )
-def test_a_subject_filter_keeps_those_who_would_hear_it(subject: str, found: list[int]) -> None:
+def test_subject_filter_keeps_sessions_that_would_receive_it(
+    subject: str, found: list[int]
+) -> None:
     service = service_of(
         replace(CLOSED_CLIENT, cid=1, subscriptions=(("1", "foo.>", None, 0, 0),)),
         replace(CLOSED_CLIENT, cid=2, subscriptions=(("1", "bar", "q", 0, 0),)),
@@ -182,7 +184,7 @@ def test_subscriptions_come_as_subjects_or_in_detail() -> None:
     assert [detail[name] for name in ("msgs", "max", "cid", "account")] == [3, 5, 1, "A"]
 
 
-def test_a_name_that_is_no_text_is_shown_with_a_replacement() -> None:
+def test_name_that_is_no_text_is_shown_with_replacement() -> None:
     service = service_of(replace(CLOSED_CLIENT, subscriptions=(("1", "a\udcff", None, 0, 0),)))
     answer = connz(service, ConnzOptions(state=CLOSED, subscriptions=True), NOW)
     assert answer["connections"][0]["subscriptions_list"] == ["a�"]
@@ -195,12 +197,12 @@ def test_states_are_read_in_any_case(raw: str, state: int) -> None:
     assert ConnzOptions.from_query(Query(raw)).state == state
 
 
-def test_an_unknown_state_is_refused() -> None:
+def test_unknown_state_is_refused() -> None:
     with pytest.raises(BadQuery, match="Error decoding state for foo"):
         ConnzOptions.from_query(Query("state=foo"))
 
 
-def test_subs_is_a_flag_or_the_word_detail() -> None:
+def test_subs_is_flag_or_word_detail() -> None:
     assert ConnzOptions.from_query(Query("subs=1")).subscriptions
     assert ConnzOptions.from_query(Query("subs=detail")).subscriptions_detail
     with pytest.raises(BadQuery, match="Error decoding boolean for 'subs'"):

@@ -16,12 +16,12 @@ async def service() -> ServerState:
     return ServerState(Options(), asyncio.get_running_loop())
 
 
-async def test_a_server_that_serves_is_well(service: ServerState) -> None:
+async def test_server_that_serves_is_well(service: ServerState) -> None:
     status, health = healthz(service, HealthOptions())
     assert (status, health.status, health.error) == (200, "ok", "")
 
 
-async def test_a_lame_duck_is_not_ready_for_connections() -> None:
+async def test_lame_duck_is_not_ready_for_connections() -> None:
     options = Options(websocket=WebsocketOptions(port=-1, no_tls=True))
     service = ServerState(options, asyncio.get_running_loop())
     service.lame_duck = True
@@ -37,14 +37,14 @@ async def test_a_lame_duck_is_not_ready_for_connections() -> None:
         (HealthOptions(consumer="c"), '"stream" must not be empty when checking consumer health'),
     ],
 )
-async def test_a_question_without_its_context_is_bad(
+async def test_question_without_its_context_is_bad(
     service: ServerState, options: HealthOptions, text: str
 ) -> None:
     status, health = healthz(service, options)
     assert (status, health.error) == (400, text)
 
 
-async def test_details_put_the_error_in_a_list(service: ServerState) -> None:
+async def test_details_put_error_in_list(service: ServerState) -> None:
     status, health = healthz(service, HealthOptions(stream="s", details=True))
     assert (status, health.error) == (400, "")
     assert [error.type for error in health.errors] == ["BAD_REQUEST"]

@@ -101,7 +101,7 @@ async def test_requests_sent_ahead_are_answered_in_order(server: Server) -> None
     assert answers == [200, 404, 200]
 
 
-async def test_a_request_may_come_byte_by_byte(server: Server) -> None:
+async def test_request_may_come_byte_by_byte(server: Server) -> None:
     async with connected(server) as peer:
         for byte in b"GET /healthz HTTP/1.1\r\nHost: test\r\n\r\n":
             peer.send(bytes([byte]))
@@ -110,7 +110,7 @@ async def test_a_request_may_come_byte_by_byte(server: Server) -> None:
     assert (status, body) == (200, b'{"status":"ok"}')
 
 
-async def test_head_tells_the_length_and_sends_no_body(server: Server) -> None:
+async def test_head_reports_length_and_sends_no_body(server: Server) -> None:
     async with connected(server) as peer:
         peer.send(b"HEAD /healthz HTTP/1.1\r\nHost: test\r\n\r\n")
         status, headers, _ = await peer.response(head_only=True)
@@ -141,7 +141,7 @@ async def test_only_get_and_head_are_allowed(server: Server, method: str) -> Non
         ),
     ],
 )
-async def test_what_is_no_request_is_refused_and_ends_the_connection(
+async def test_invalid_request_is_refused_and_ends_connection(
     server: Server, raw: bytes, status: int
 ) -> None:
     async with connected(server) as peer:
@@ -151,20 +151,20 @@ async def test_what_is_no_request_is_refused_and_ends_the_connection(
         assert await peer.is_cut_off()
 
 
-async def test_a_client_of_http_1_0_is_answered_and_let_go(server: Server) -> None:
+async def test_client_of_http_1_0_is_answered_and_let_go(server: Server) -> None:
     async with connected(server) as peer:
         peer.send(b"GET /healthz HTTP/1.0\r\n\r\n")
         assert (await peer.response())[0] == 200
         assert await peer.is_cut_off()
 
 
-async def test_a_silent_peer_is_cut_off(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silent_peer_is_cut_off(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_server, "IDLE_S_MAX", SHORT_S)
     async with connected(server) as peer:
         assert await peer.is_cut_off()
 
 
-async def test_a_peer_that_never_finishes_its_request_is_cut_off(
+async def test_peer_that_never_finishes_its_request_is_cut_off(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_server, "REQUEST_S_MAX", SHORT_S)
@@ -173,7 +173,7 @@ async def test_a_peer_that_never_finishes_its_request_is_cut_off(
         assert await peer.is_cut_off()
 
 
-async def test_a_peer_that_never_reads_its_answer_is_cut_off(
+async def test_peer_that_never_reads_its_answer_is_cut_off(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_server, "RESPONSE_S_MAX", SHORT_S)
@@ -189,7 +189,7 @@ async def test_a_peer_that_never_reads_its_answer_is_cut_off(
         assert not unfinished
 
 
-async def test_connections_beyond_the_bound_are_not_served(
+async def test_connections_beyond_bound_are_not_served(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_server, "CONNECTIONS_MAX", 1)
@@ -201,7 +201,7 @@ async def test_connections_beyond_the_bound_are_not_served(
         assert (await first.get("/healthz"))[0] == 200
 
 
-async def test_a_fault_of_ours_is_logged_and_told_without_its_story(
+async def test_internal_error_is_logged_and_reported_without_traceback(
     server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(*_: object) -> None:
@@ -215,7 +215,7 @@ async def test_a_fault_of_ours_is_logged_and_told_without_its_story(
     assert "private matter" in caplog.text
 
 
-async def test_a_stopped_server_lets_its_visitors_go() -> None:
+async def test_stopped_server_lets_its_visitors_go() -> None:
     server = Server(http_port=-1)
     await server.start()
     async with connected(server) as peer:
@@ -224,7 +224,7 @@ async def test_a_stopped_server_lets_its_visitors_go() -> None:
         assert await peer.is_cut_off()
 
 
-async def test_a_base_path_moves_every_page() -> None:
+async def test_base_path_moves_every_page() -> None:
     async with Server(http_port=-1, http_base_path="/nats") as server, connected(server) as peer:
         answers = {
             path: (await peer.get(path))[0] for path in ("/nats/varz", "/varz", "/nats", "/")
@@ -232,7 +232,7 @@ async def test_a_base_path_moves_every_page() -> None:
     assert answers == {"/nats/varz": 200, "/varz": 404, "/nats": 200, "/": 404}
 
 
-async def test_the_index_loads_nothing_from_elsewhere(server: Server) -> None:
+async def test_index_loads_nothing_from_elsewhere(server: Server) -> None:
     async with connected(server) as peer:
         _, headers, body = await peer.get("/")
     assert headers["content-type"] == "text/html; charset=utf-8"
@@ -241,7 +241,7 @@ async def test_the_index_loads_nothing_from_elsewhere(server: Server) -> None:
     assert b"https:" not in body
 
 
-async def test_metrics_are_those_of_the_server(server: Server) -> None:
+async def test_metrics_are_those_of_server(server: Server) -> None:
     async with connected(server) as peer:
         status, headers, body = await peer.get("/metrics")
     assert status == 200

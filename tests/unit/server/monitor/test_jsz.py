@@ -57,14 +57,14 @@ def shown(page: dict[str, Any]) -> dict[str, list[str]]:
 
 
 @pytest.mark.usefixtures("jetstream")
-async def test_there_is_a_step_for_every_stream_and_consumer(server: Server) -> None:
+async def test_there_is_step_for_every_stream_and_consumer(server: Server) -> None:
     page = written(jsz_steps(server.service, EVERYTHING, Now.read()))
     assert shown(page) == {name: ["one", "two"] for name in "ABC"}
     assert (page["streams"], page["consumers"], page["messages"]) == (3, 6, 3)
     assert len(list(jsz_steps(server.service, EVERYTHING, Now.read()))) == 3 + 6
 
 
-async def test_what_goes_between_two_steps_is_left_out(
+async def test_messages_removed_between_steps_are_left_out(
     server: Server, jetstream: JetStreamContext
 ) -> None:
     steps = jsz_steps(server.service, EVERYTHING, Now.read())
@@ -82,7 +82,7 @@ def page(server: Server) -> bytes:
 
 
 @pytest.mark.usefixtures("jetstream")
-async def test_prometheus_is_told_what_streams_hold(server: Server) -> None:
+async def test_metrics_report_stream_contents(server: Server) -> None:
     text = page(server).decode()
     told = dict(line.split(" ") for line in text.splitlines() if "_jetstream_" in line[:20])
     assert told["penstock_jetstream_streams"] == "3.0"
@@ -93,6 +93,6 @@ async def test_prometheus_is_told_what_streams_hold(server: Server) -> None:
     assert float(told["penstock_jetstream_storage_bytes"]) > 0
 
 
-async def test_a_server_without_jetstream_has_no_metrics_of_it() -> None:
+async def test_server_without_jetstream_has_no_metrics_of_it() -> None:
     async with Server() as server:
         assert b"jetstream" not in page(server)

@@ -27,7 +27,7 @@ MINUTE, HOUR, DAY, YEAR = 60 * SECOND, 3600 * SECOND, 86400 * SECOND, 365 * 8640
         (YEAR + 2 * DAY + 3 * HOUR + 4 * MINUTE + 5 * SECOND, "1y2d3h4m5s"),
     ],
 )
-def test_an_uptime_starts_with_its_largest_unit_and_names_all_below(ns: int, text: str) -> None:
+def test_uptime_starts_with_its_largest_unit_and_names_all_below(ns: int, text: str) -> None:
     assert page_values.uptime(ns) == text
 
 
@@ -47,11 +47,11 @@ def test_an_uptime_starts_with_its_largest_unit_and_names_all_below(ns: int, tex
         (25 * HOUR + 1, "25h0m0.000000001s"),
     ],
 )
-def test_a_duration_is_written_as_go_writes_it(ns: int, text: str) -> None:
+def test_duration_is_written_as_go_writes_it(ns: int, text: str) -> None:
     assert page_values.duration(ns) == text
 
 
-def test_a_round_trip_below_a_millisecond_is_told_in_whole_microseconds() -> None:
+def test_round_trip_below_millisecond_is_reported_in_whole_microseconds() -> None:
     assert page_values.round_trip(282_572) == "282µs"
     assert page_values.round_trip(5_138_117) == "5.138117ms"
     assert page_values.round_trip(-5) == "0s"
@@ -66,11 +66,11 @@ def test_a_round_trip_below_a_millisecond_is_told_in_whole_microseconds() -> Non
         (1_794_789_785_000_000_001, "2026-11-16T00:43:05.000000001Z"),
     ],
 )
-def test_a_timestamp_keeps_nanoseconds_and_no_trailing_zeros(ns: int, text: str) -> None:
+def test_timestamp_keeps_nanoseconds_and_no_trailing_zeros(ns: int, text: str) -> None:
     assert page_values.timestamp(ns) == text
 
 
-def test_a_whole_float_is_written_without_a_point() -> None:
+def test_whole_float_is_written_without_point() -> None:
     assert page_values.compact([page_values.number(2.0), page_values.number(0.5)]) == b"[2,0.5]"
 
 
@@ -82,7 +82,7 @@ def test_text_in_json_holds_no_character_that_html_would_read(text: str) -> None
 
 
 @given(st.binary())
-def test_bytes_that_are_no_text_can_still_be_told(raw: bytes) -> None:
+def test_bytes_that_are_no_text_can_still_be_reported(raw: bytes) -> None:
     text = raw.decode("utf-8", "surrogateescape")
     assert json.loads(page_values.compact(page_values.clean(text))) == raw.decode(
         "utf-8", "replace"

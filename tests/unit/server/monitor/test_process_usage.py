@@ -15,7 +15,7 @@ def test_memory_and_processors_are_those_of_this_process() -> None:
     assert 1 <= process_usage.usable_processors() <= process_usage.processors()
 
 
-def test_the_share_is_measured_between_looks_a_moment_apart(
+def test_share_is_measured_between_looks_moment_apart(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = {"now": 0, "spent": 0}

@@ -15,7 +15,7 @@ def test_go_s_words_for_true_are_true(word: str) -> None:
 
 
 @pytest.mark.parametrize("raw", ["", "auth=", "auth=0", "auth=False", "other=1"])
-def test_what_is_absent_empty_or_false_is_false(raw: str) -> None:
+def test_absent_empty_or_false_is_false(raw: str) -> None:
     assert not Query(raw).flag("auth")
 
 
@@ -45,7 +45,7 @@ def test_what_is_absent_empty_or_false_is_false(raw: str) -> None:
         ),
     ],
 )
-def test_a_value_of_the_wrong_kind_is_refused_with_the_reference_s_sentence(
+def test_value_of_wrong_kind_is_refused_with_reference_s_sentence(
     kind: str, raw: str, text: str
 ) -> None:
     with pytest.raises(BadQuery) as refusal:
@@ -53,26 +53,26 @@ def test_a_value_of_the_wrong_kind_is_refused_with_the_reference_s_sentence(
     assert str(refusal.value) == text
 
 
-def test_the_first_value_of_a_name_counts() -> None:
+def test_first_value_of_name_counts() -> None:
     assert Query("limit=2&limit=1").integer("limit") == 2
 
 
-def test_numbers_may_carry_a_sign() -> None:
+def test_numbers_may_carry_sign() -> None:
     assert Query("limit=-5").integer("limit") == -5
 
 
-def test_an_endless_number_is_not_even_converted() -> None:
+def test_endless_number_is_not_even_converted() -> None:
     with pytest.raises(BadQuery, match="value out of range"):
         Query("cid=" + "9" * 5000).unsigned("cid")
 
 
-def test_pairs_beyond_the_bound_are_not_read() -> None:
+def test_pairs_beyond_bound_are_not_read() -> None:
     flood = "&".join(f"a{number}=1" for number in range(PAIRS_MAX)) + "&late=1"
     assert Query(flood).text("late") == ""
 
 
 @given(st.text())
-def test_no_query_string_breaks_the_reader(raw: str) -> None:
+def test_no_query_string_breaks_reader(raw: str) -> None:
     query = Query(raw)
     for read in (query.flag, query.integer, query.unsigned):
         try:

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.sockets
 ACCOUNTS = 1000
 
 
-async def test_a_page_of_many_accounts_is_made_in_slices(
+async def test_page_of_many_accounts_is_made_in_slices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "server.conf"

@@ -46,7 +46,7 @@ def steps_of(value: object) -> Generator[None, None, object]:
 
 
 @given(page=st.dictionaries(st.text(max_size=3), values), several=st.integers(1, 3))
-def test_pieces_are_the_page_written_at_once(page: dict[str, Any], several: int) -> None:
+def test_pieces_are_page_written_at_once(page: dict[str, Any], several: int) -> None:
     before = sliced_pages.ROWS_PER_PIECE
     sliced_pages.ROWS_PER_PIECE = several  # type: ignore[misc]
     try:
@@ -58,7 +58,7 @@ def test_pieces_are_the_page_written_at_once(page: dict[str, Any], several: int)
         sliced_pages.ROWS_PER_PIECE = before  # type: ignore[misc]
 
 
-async def test_others_run_between_the_slices_of_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_others_run_between_slices_of_page(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sliced_pages, "SLICE_NS", 1)
     order: list[str] = []
 

@@ -12,7 +12,7 @@ from penstock.subjects.trie import SubList
 PLACE = "127.0.0.1:1 - cid:5"
 
 
-def test_a_connection_is_named_by_address_and_number() -> None:
+def test_connection_is_named_by_address_and_number() -> None:
     assert connection_label("STANDARD", ("127.0.0.1", 4), 5) == "127.0.0.1:4 - cid:5"
     assert connection_label("STANDARD", ("::1", 4), 5) == "[::1]:4 - cid:5"
     assert connection_label("WEBSOCKET", ("127.0.0.1", 4), 5) == "127.0.0.1:4 - wid:5"
@@ -33,14 +33,14 @@ def test_a_connection_is_named_by_address_and_number() -> None:
         ({}, "default", f'{PLACE} - "ACC/Tag/user:default"'),
     ],
 )
-def test_a_client_is_named_by_program_account_and_user(
+def test_client_is_named_by_program_account_and_user(
     said: dict[str, str], user: str, label: str
 ) -> None:
     account = Account("ACC", SubList(), claimed_name="Tag")
     assert client_label(PLACE, ConnectOptions(**said), account, user) == label  # type: ignore[arg-type]
 
 
-def test_a_claim_holds_no_secret() -> None:
+def test_claim_holds_no_secret() -> None:
     assert user_claim(ConnectOptions(nkey="UKEY")) == 'Nkey "UKEY"'
     assert user_claim(ConnectOptions(user='a"b', password="hush")) == 'User "a\\"b"'
     assert user_claim(ConnectOptions(auth_token="hush")) == 'Token "[REDACTED]"'

@@ -25,7 +25,7 @@ from penstock.server.net.client_limits import ClientLimits, tightest
         (Options(), AccountConnectionLimits(max_subscriptions=0), ClientLimits(1_048_576, 0)),
     ],
 )
-def test_the_tightest_limit_holds(
+def test_tightest_limit_holds(
     of_server: Options, of_account: AccountConnectionLimits | None, expected: ClientLimits
 ) -> None:
     assert tightest(of_server, of_account, None) == expected

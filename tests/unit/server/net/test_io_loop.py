@@ -97,7 +97,7 @@ def test_header_blocks_of_every_awkward_size_arrive_whole(pair: list[Peer]) -> N
     assert all(one.header == body(len(one.header)) for one in got)
 
 
-def test_a_conversation_cut_in_two_anywhere_is_the_same_conversation(
+def test_conversation_cut_in_two_anywhere_is_the_same_conversation(
     plain_server: Embedded,
 ) -> None:
     said = (
@@ -119,7 +119,7 @@ def test_a_conversation_cut_in_two_anywhere_is_the_same_conversation(
             assert sorted(peer.deliveries()) == wanted
 
 
-def test_a_conversation_byte_by_byte_is_the_same_conversation(pair: list[Peer]) -> None:
+def test_conversation_byte_by_byte_is_the_same_conversation(pair: list[Peer]) -> None:
     publisher, subscriber = pair
     for byte in b"SUB one.> 1\r\n":
         subscriber.send(bytes([byte]))
@@ -133,7 +133,7 @@ def test_a_conversation_byte_by_byte_is_the_same_conversation(pair: list[Peer]) 
     ]
 
 
-def test_a_large_frame_may_be_followed_by_others_in_any_piece(plain_server: Embedded) -> None:
+def test_large_frame_may_be_followed_by_others_in_any_piece(plain_server: Embedded) -> None:
     dice = random.Random(1)
     said = b"".join(publish("big", body(size)) for size in (70_000, 3, 65_536, 0, 200_000, 40_000))
     with several(2, lambda: plain_server.peer().connect()) as (publisher, subscriber):
@@ -150,7 +150,7 @@ def test_a_large_frame_may_be_followed_by_others_in_any_piece(plain_server: Embe
             assert got == [body(size) for size in (70_000, 3, 65_536, 0, 200_000, 40_000)]
 
 
-def test_one_byte_over_the_payload_limit_is_refused_before_it_arrives(
+def test_one_byte_over_payload_limit_is_refused_before_it_arrives(
     plain_server: Embedded,
 ) -> None:
     with plain_server.peer().connect() as peer:
@@ -158,7 +158,7 @@ def test_one_byte_over_the_payload_limit_is_refused_before_it_arrives(
         assert peer.read_to_end() == b"-ERR 'Maximum Payload Violation'\r\n"
 
 
-def test_subscriptions_with_a_last_message_get_no_more_within_one_burst(
+def test_subscriptions_with_last_message_get_no_more_within_one_burst(
     plain_server: Embedded,
 ) -> None:
     """Plain, and as members of a queue group, which then is served by those that are left."""
@@ -177,7 +177,7 @@ def test_subscriptions_with_a_last_message_get_no_more_within_one_burst(
     assert sorted(int(one.payload) for one in grouped) == list(range(sum(range(1, 21))))
 
 
-def test_a_second_connect_leaves_no_subscription_behind(plain_server: Embedded) -> None:
+def test_second_connect_leaves_no_subscription_behind(plain_server: Embedded) -> None:
     with several(2, lambda: plain_server.peer().connect()) as (publisher, subscriber):
         before = len(plain_server.service.accounts["$G"].interest)
         for _ in range(3):

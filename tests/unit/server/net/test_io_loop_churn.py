@@ -65,7 +65,7 @@ def test_connections_leave_neither_files_nor_subscriptions(
         assert len(server.service.sessions) == 0
 
 
-def test_a_thousand_connections_at_once_all_speak_and_go() -> None:
+def test_thousand_connections_at_once_all_speak_and_go() -> None:
     with Embedded() as server:
         before = open_files()
         with several(1000, server.peer) as peers:
@@ -116,7 +116,7 @@ def test_unfinished_frames_are_forgotten_with_their_connection() -> None:
         assert growth(once) < 2 * MIB
 
 
-def test_a_stopped_server_is_forgotten_with_all_it_had() -> None:
+def test_stopped_server_is_forgotten_with_all_it_had() -> None:
     """Its parts know each other, and some know it through the trie, which is not Python."""
     before = open_files()
     with Embedded() as server, server.peer().connect() as peer:

@@ -97,7 +97,7 @@ def taken(client: socket.socket) -> int:
     return count
 
 
-def test_a_reply_does_not_wait_for_large_messages_to_others(bench: Bench) -> None:
+def test_reply_does_not_wait_for_large_messages_to_others(bench: Bench) -> None:
     readers = [bench.client(b"SUB big 1\r\n") for _ in range(READERS)]
     _, asking = bench.client()
     publisher, publishing = bench.client()
@@ -130,7 +130,7 @@ def test_large_messages_reach_every_reader_although_replies_come_first(bench: Be
     until(all_arrived, "the message at every reader")
 
 
-def test_a_publisher_waits_while_a_receiver_takes_what_it_was_sent(bench: Bench) -> None:
+def test_publisher_waits_while_receiver_takes_what_it_was_sent(bench: Bench) -> None:
     """One message to very many subscriptions of one client takes that client a while to read."""
     receiver, receiving = bench.client()
     many = b"".join(b"SUB many %d\r\n" % sid for sid in range(SUBSCRIPTIONS))

@@ -78,7 +78,7 @@ def attach(io_loop: IoLoop) -> tuple[Undecided, socket.socket]:
     return handler, ours
 
 
-def test_what_came_behind_is_obeyed_after_release(io_loop: IoLoop) -> None:
+def test_commands_received_meanwhile_run_after_release(io_loop: IoLoop) -> None:
     handler, client = attach(io_loop)
     with client:
         client.sendall(CONNECT + b"SUB a 1\r\nPUB a 2\r\nhi\r\nPING\r\n")
@@ -88,7 +88,7 @@ def test_what_came_behind_is_obeyed_after_release(io_loop: IoLoop) -> None:
         assert client.recv(100) == b"MSG a 1 2\r\nhi\r\nPONG\r\n"
 
 
-def test_a_held_link_is_not_read_from(io_loop: IoLoop) -> None:
+def test_held_link_is_not_read_from(io_loop: IoLoop) -> None:
     handler, client = attach(io_loop)
     with client:
         client.sendall(CONNECT)
@@ -103,7 +103,7 @@ def test_a_held_link_is_not_read_from(io_loop: IoLoop) -> None:
         assert client.recv(12) == b"PONG\r\nPONG\r\n"
 
 
-def test_a_peer_that_goes_while_its_link_is_held_is_not_read_any_more(io_loop: IoLoop) -> None:
+def test_peer_that_goes_while_its_link_is_held_is_not_read_any_more(io_loop: IoLoop) -> None:
     """The read buffer has room behind an unfinished frame, not behind all a held link may keep."""
     handler, client = attach(io_loop)
     client.sendall(CONNECT + b"X" * (READ_BYTES - len(CONNECT)))
@@ -115,7 +115,7 @@ def test_a_peer_that_goes_while_its_link_is_held_is_not_read_any_more(io_loop: I
     assert len(io_loop) == 0
 
 
-def test_a_link_that_is_held_is_not_read_again_in_the_same_turn(io_loop: IoLoop) -> None:
+def test_link_that_is_held_is_not_read_again_in_the_same_turn(io_loop: IoLoop) -> None:
     """A publisher to several is read three times in a turn; the buffer has no room for that."""
     handler, client = attach(io_loop)
     with client:
@@ -130,7 +130,7 @@ def test_a_link_that_is_held_is_not_read_again_in_the_same_turn(io_loop: IoLoop)
         assert int.from_bytes(unread, sys.byteorder) == 150_000
 
 
-def test_a_link_held_twice_goes_on_where_it_was(io_loop: IoLoop) -> None:
+def test_link_held_twice_continues_where_it_was(io_loop: IoLoop) -> None:
     handler, client = attach(io_loop)
     with client:
         client.sendall((CONNECT + b"PING\r\n") * 3)
@@ -141,7 +141,7 @@ def test_a_link_held_twice_goes_on_where_it_was(io_loop: IoLoop) -> None:
         assert client.recv(100) == b"PONG\r\n" * 3
 
 
-def test_releasing_a_link_that_has_gone_does_nothing(io_loop: IoLoop) -> None:
+def test_releasing_closed_link_does_nothing(io_loop: IoLoop) -> None:
     handler, client = attach(io_loop)
     client.sendall(CONNECT)
     io_loop.turn()

@@ -61,7 +61,7 @@ def io_loop() -> IoLoop:
     return IoLoop(router=Router(seed=1), arm=lambda *_: None, write_deadline_ns=10**10)
 
 
-def test_a_turn_ends_although_the_peer_keeps_answering(io_loop: IoLoop) -> None:
+def test_turn_ends_although_peer_keeps_answering(io_loop: IoLoop) -> None:
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     interest = SubList(seed=1)

@@ -64,7 +64,7 @@ def fill(publisher: Peer, link: ClientLink, pending: int) -> int:
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_a_reader_over_the_bound_is_cut_off_once_and_others_get_everything(
+def test_reader_over_bound_is_cut_off_once_and_others_get_everything(
     start: Callable[..., Embedded], certificates: Certificates, transport: str
 ) -> None:
     server = start(certificates if transport == "tls" else None)
@@ -87,7 +87,7 @@ def test_a_reader_over_the_bound_is_cut_off_once_and_others_get_everything(
         assert sent * BLOCK > MAX_PENDING
 
 
-def test_a_stuck_reader_is_given_up_at_the_write_deadline_and_counted_once(
+def test_stuck_reader_is_given_up_at_write_deadline_and_counted_once(
     start: Callable[..., Embedded],
 ) -> None:
     server = start(write_deadline_ns=DEADLINE_NS)
@@ -105,7 +105,7 @@ def test_a_stuck_reader_is_given_up_at_the_write_deadline_and_counted_once(
         assert publisher.deliveries() == []
 
 
-def test_a_publisher_ahead_of_a_reader_that_reads_is_held_back_and_then_heard_again(
+def test_publisher_ahead_of_reader_that_reads_is_held_back_and_then_received_again(
     start: Callable[..., Embedded],
 ) -> None:
     server = start()
@@ -131,7 +131,7 @@ def test_a_publisher_ahead_of_a_reader_that_reads_is_held_back_and_then_heard_ag
         assert got == sent
 
 
-def test_nobody_is_held_back_for_a_reader_that_took_nothing_while_its_backlog_grew(
+def test_publishers_are_not_held_back_for_reader_that_took_nothing(
     start: Callable[..., Embedded],
 ) -> None:
     server = start()
@@ -156,7 +156,7 @@ def test_without_stalling_no_publisher_is_held_back(start: Callable[..., Embedde
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("how", ["reset", "close"])
-def test_a_reader_may_vanish_while_much_waits_for_it(
+def test_reader_may_vanish_while_much_waits_for_it(
     start: Callable[..., Embedded], certificates: Certificates, transport: str, how: str
 ) -> None:
     server = start(certificates if transport == "tls" else None)
@@ -171,7 +171,7 @@ def test_a_reader_may_vanish_while_much_waits_for_it(
         assert server.service.io_loop.slow_consumers == 0
 
 
-def test_subscribers_that_vanish_in_the_middle_of_a_fan_out_harm_nobody(
+def test_subscribers_that_vanish_in_middle_of_fan_out_affects_no_other_client(
     start: Callable[..., Embedded],
 ) -> None:
     server = start()
@@ -212,7 +212,7 @@ def test_many_subscriptions_of_one_connection_do_not_outgrow_its_bound(
         assert link.out_bytes <= 3 * MAX_PENDING
 
 
-def test_a_burst_that_the_socket_takes_is_no_reason_to_cut_a_reader_off(
+def test_burst_that_socket_takes_is_no_reason_to_cut_reader_off(
     start: Callable[..., Embedded],
 ) -> None:
     """What one read makes is sent before more is made, so the bound is for what is not taken."""
@@ -226,7 +226,7 @@ def test_a_burst_that_the_socket_takes_is_no_reason_to_cut_a_reader_off(
         assert server.service.io_loop.slow_consumers == 0
 
 
-def test_a_server_stops_with_busy_stuck_and_half_open_clients(certificates: Certificates) -> None:
+def test_server_stops_with_busy_stuck_and_half_open_clients(certificates: Certificates) -> None:
     for transport in TRANSPORTS:
         with Embedded(certificates if transport == "tls" else None) as server:
             stuck, link = stuck_reader(server, transport)

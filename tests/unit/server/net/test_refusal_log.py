@@ -40,7 +40,7 @@ def logged_by(lines: ViolationLog, client: str, account: str, count: int) -> Non
         lines.write(client, account, f"violation {number}")
 
 
-def test_lines_beyond_the_bound_are_counted_in_one(caplog: pytest.LogCaptureFixture) -> None:
+def test_lines_beyond_bound_are_counted_in_one(caplog: pytest.LogCaptureFixture) -> None:
     timers = Timers()
     lines = ViolationLog(timers.arm)
     with caplog.at_level(logging.ERROR, "penstock"):
@@ -66,7 +66,7 @@ def test_one_client_leaves_room_for_the_others_of_its_account(
     assert caplog.messages[-1].startswith('Account "A": 9 more violations')
 
 
-def test_one_account_leaves_room_for_the_others(caplog: pytest.LogCaptureFixture) -> None:
+def test_one_account_leaves_room_for_others(caplog: pytest.LogCaptureFixture) -> None:
     lines = ViolationLog(Timers().arm)
     with caplog.at_level(logging.ERROR, "penstock"):
         for client in range(2 * CLIENT_PART):

@@ -17,7 +17,7 @@ class CountingListener(TurnListener):
         self.turns += 1
 
 
-def test_the_loop_waits_while_commits_are_quick_on_average() -> None:
+def test_loop_waits_while_commits_are_quick_on_average() -> None:
     pace = CommitPace()
     assert pace.is_quick
     for _ in range(10 * SMOOTHING):
@@ -27,7 +27,7 @@ def test_the_loop_waits_while_commits_are_quick_on_average() -> None:
     assert not pace.is_quick
 
 
-def test_one_very_slow_commit_counts_for_all_that_the_average_follows() -> None:
+def test_one_very_slow_commit_counts_for_all_that_average_follows() -> None:
     pace = CommitPace()
     pace.took(SMOOTHING * QUICK_NS + SMOOTHING)
     assert not pace.is_quick
@@ -36,13 +36,13 @@ def test_one_very_slow_commit_counts_for_all_that_the_average_follows() -> None:
     assert pace.is_quick
 
 
-def test_the_loop_waits_for_no_commit_while_threads_use_the_disk() -> None:
+def test_loop_waits_for_no_commit_while_threads_use_disk() -> None:
     pace = CommitPace()
     pace.running = 1
     assert not pace.is_quick
 
 
-def test_the_listener_is_called_after_internal_subscribers_and_only_then() -> None:
+def test_listener_is_called_after_internal_subscribers_and_only_then() -> None:
     router, interest, listener = Router(seed=1), SubList(), CountingListener()
     io_loop = IoLoop(router=router, arm=lambda *_: None, write_deadline_ns=10**10)
     io_loop.add_interest(interest)

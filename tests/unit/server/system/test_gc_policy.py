@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import pytest
 
 
-def test_what_is_frozen_follows_the_number_of_assets(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frozen_objects_follow_number_of_assets(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
     monkeypatch.setattr(gc, "freeze", lambda: done.append("freeze"))
     monkeypatch.setattr(gc, "unfreeze", lambda: done.append("unfreeze"))
@@ -37,7 +37,7 @@ def test_what_is_frozen_follows_the_number_of_assets(monkeypatch: pytest.MonkeyP
     assert collected(0) == []
 
 
-def test_a_full_collection_does_not_look_at_what_was_frozen() -> None:
+def test_full_collection_does_not_look_at_what_was_frozen() -> None:
     """Of the real collector: freezing within its callback is allowed, and thawing brings back."""
     count = 0
     freezer = Freezer(lambda: count)

@@ -38,7 +38,7 @@ def watch(clock: Clock) -> LoopWatch:
     return LoopWatch(io_loop, clock_ns=clock)
 
 
-def test_turns_are_counted_by_length_and_short_ones_by_the_plane(watch: LoopWatch) -> None:
+def test_turns_are_counted_by_length_and_short_ones_by_plane(watch: LoopWatch) -> None:
     for span_ms in (2, 5, 6, 260, 10_000):
         watch.turn_ended(span_ms * MS)
     counts = dict(watch.histogram())
@@ -46,7 +46,7 @@ def test_turns_are_counted_by_length_and_short_ones_by_the_plane(watch: LoopWatc
     assert (counts[500], counts[5_000], counts[None]) == (11, 11, 12)
 
 
-def test_stall_is_logged_with_the_part_that_took_most_of_it(
+def test_stall_is_logged_with_part_that_took_most_of_it(
     watch: LoopWatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, logger=log.name):
@@ -64,9 +64,7 @@ def test_stall_is_logged_with_the_part_that_took_most_of_it(
     assert (watch.stalls, watch.worst_ns) == (2, 301 * MS)
 
 
-def test_work_outside_a_turn_is_one_case_with_the_turns_inside(
-    watch: LoopWatch, clock: Clock
-) -> None:
+def test_work_outside_turn_is_one_case_with_turns_inside(watch: LoopWatch, clock: Clock) -> None:
     def work() -> None:
         clock.now_ns += 20 * MS
         watch.turn_ended(20 * MS)
@@ -76,7 +74,7 @@ def test_work_outside_a_turn_is_one_case_with_the_turns_inside(
     assert dict(watch.histogram())[None] == 8
 
 
-def test_long_collection_of_garbage_names_the_turn(watch: LoopWatch, clock: Clock) -> None:
+def test_long_collection_of_garbage_names_turn(watch: LoopWatch, clock: Clock) -> None:
     collector = CollectorWatch(watch, clock_ns=clock)
     collector("start", {"generation": 2})
     clock.now_ns += 90 * MS

@@ -41,9 +41,7 @@ def trace(io_loop: Plane) -> MessageTrace:
     return MessageTrace(session, "d", request, "x", 5)
 
 
-def test_a_trace_is_sent_when_its_last_receiver_has_run(
-    io_loop: Plane, trace: MessageTrace
-) -> None:
+def test_trace_is_sent_when_its_last_receiver_has_run(io_loop: Plane, trace: MessageTrace) -> None:
     trace.hold()
     trace.hold()
     trace.release()
@@ -53,7 +51,7 @@ def test_a_trace_is_sent_when_its_last_receiver_has_run(
     assert [event["type"] for event in io_loop.posted[0]["events"]] == ["in"]
 
 
-def test_a_receiver_that_fails_does_not_hold_the_trace(io_loop: Plane, trace: MessageTrace) -> None:
+def test_receiver_that_fails_does_not_hold_trace(io_loop: Plane, trace: MessageTrace) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError("of a receiver")
 
@@ -64,14 +62,14 @@ def test_a_receiver_that_fails_does_not_hold_the_trace(io_loop: Plane, trace: Me
     assert len(io_loop.posted) == 1
 
 
-def test_a_trace_keeps_a_bounded_number_of_events(io_loop: Plane, trace: MessageTrace) -> None:
+def test_trace_keeps_bounded_number_of_events(io_loop: Plane, trace: MessageTrace) -> None:
     for number in range(2 * TRACE_EVENTS_MAX):
         trace.mapped(str(number))
     trace.release()
     assert len(io_loop.posted[0]["events"]) == TRACE_EVENTS_MAX
 
 
-def test_a_disabled_header_names_no_subject() -> None:
+def test_disabled_header_names_no_subject() -> None:
     assert disabled(b"NATS/1.0\r\nNats-Trace-Dest: d\r\nK: v\r\n\r\n") == (
         b"NATS/1.0\r\nK: v\r\nNats-Trace-Dest: trace disabled\r\n\r\n"
     )

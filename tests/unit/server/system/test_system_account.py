@@ -55,20 +55,20 @@ def ask(service: ServerState, subject: str, body: bytes = b"", account: str = "$
     return service.io_loop.publish(interest, subject, body, reply=INBOX)
 
 
-async def test_a_request_is_answered_on_its_reply_subject(service: ServerState) -> None:
+async def test_request_is_answered_on_its_reply_subject(service: ServerState) -> None:
     ear = Ear(service, INBOX)
     assert ask(service, "$SYS.REQ.SERVER.PING.IDZ") == 1
     assert (await ear.next())[1]["id"] == service.server_id
 
 
-async def test_a_request_without_a_reply_costs_nothing(service: ServerState) -> None:
+async def test_request_without_reply_costs_nothing(service: ServerState) -> None:
     ear = Ear(service, ">")
     service.io_loop.publish(service.accounts["$SYS"].interest, "$SYS.REQ.SERVER.PING", b"")
     assert (await ear.next())[0] == "$SYS.REQ.SERVER.PING"
     assert ear.heard.empty()
 
 
-async def test_a_request_that_fails_is_logged_and_hurts_nobody(
+async def test_request_that_fails_is_logged_and_affects_no_other_client(
     service: ServerState, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(*_: object) -> None:
@@ -83,7 +83,7 @@ async def test_a_request_that_fails_is_logged_and_hurts_nobody(
     assert (await ear.next())[1]["id"] == service.server_id
 
 
-async def test_an_account_that_comes_with_a_reload_is_served() -> None:
+async def test_account_that_comes_with_reload_is_served() -> None:
     users = (UserOptions(user="amy", password="amy"),)
     async with Server() as server:
         service = server.service
@@ -95,12 +95,12 @@ async def test_an_account_that_comes_with_a_reload_is_served() -> None:
     assert [stat["acc"] for stat in statz] == ["NEW"]
 
 
-async def test_an_account_without_a_system_account_is_left_alone() -> None:
+async def test_account_without_system_account_is_left_alone() -> None:
     async with Server(no_system_account=True) as server:
         assert len(server.service.accounts["$G"].interest) == 0
 
 
-async def test_a_storm_of_connections_is_told_at_once_and_once_more(
+async def test_storm_of_connections_is_reported_at_once_and_once_more(
     service: ServerState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(system_account, "CONNS_GAP_S", 0.01)
@@ -117,7 +117,7 @@ async def test_a_storm_of_connections_is_told_at_once_and_once_more(
     assert told.empty()
 
 
-async def test_an_event_nobody_listens_for_is_not_made(
+async def test_event_without_listeners_is_not_built(
     service: ServerState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[object] = []
@@ -129,10 +129,10 @@ async def test_an_event_nobody_listens_for_is_not_made(
 
 
 @pytest.mark.parametrize("payload", [b"{", b"[]", b'{"tags": 1}', b"[" * 5000])
-def test_a_body_that_is_not_what_it_must_be_is_malformed(payload: bytes) -> None:
+def test_body_that_is_not_what_it_must_be_is_malformed(payload: bytes) -> None:
     with pytest.raises(system_requests.MalformedRequest):
         system_requests.read_body(payload, system_requests.Filter)
 
 
-def test_an_empty_body_asks_for_the_defaults() -> None:
+def test_empty_body_asks_for_defaults() -> None:
     assert system_requests.read_body(b"", system_requests.Filter) == system_requests.Filter()

@@ -10,7 +10,7 @@ from penstock.spark.jobs.iceberg_io import TableName, catalog_properties
 from penstock.spark.jobs.parquet_table import ArchiveError
 
 
-def test_options_of_the_http_client_go_apart() -> None:
+def test_options_of_http_client_go_apart() -> None:
     given = {"region": "r", "allow_http": "true", "timeout": "30s", "client.user_agent": "me"}
     client = {"allow_http": True, "timeout": "30s", "user_agent": "me"}
     assert nested(given) == {"region": "r", "client_options": client}
@@ -23,7 +23,7 @@ def test_options_of_the_http_client_go_apart() -> None:
     }
 
 
-def test_a_plain_endpoint_allows_plain_http() -> None:
+def test_plain_endpoint_allows_plain_http() -> None:
     found = nested({"endpoint": "http://minio:9000"})
     assert found["client_options"] == {"allow_http": True}
     refused = nested({"endpoint": "http://minio:9000", "allow_http": "false"})
@@ -44,7 +44,7 @@ def test_documented_options_are_taken(place: str, options: dict[str, str]) -> No
     assert storage_for(place, options).store() is not None  # type: ignore[attr-defined]
 
 
-def test_an_unknown_option_is_named() -> None:
+def test_unknown_option_is_named() -> None:
     with pytest.raises(StorageError, match="'foo' is not valid"):
         storage_for("s3://b/x", {"foo": "y"}).read("z")
 

@@ -55,7 +55,7 @@ def archive(consumers: int = 2) -> bytes:
 
 
 @pytest.mark.parametrize("consumers", [0, 2])
-def test_an_archive_holds_its_messages_and_nothing_else(tmp_path: Path, consumers: int) -> None:
+def test_archive_holds_its_messages_and_nothing_else(tmp_path: Path, consumers: int) -> None:
     assert rows_of(list(batches(written(tmp_path, archive(consumers) + END)))) == ROWS
 
 
@@ -70,7 +70,7 @@ def test_batches_are_bounded_and_pieces_do_not_matter(
     assert rows_of(found) == ROWS
 
 
-def test_an_archive_that_is_cut_short_is_refused(tmp_path: Path) -> None:
+def test_archive_that_is_cut_short_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidArchive, match="cut short"):
         list(batches(written(tmp_path, archive())))
     path = written(tmp_path, archive() + END)
@@ -79,7 +79,7 @@ def test_an_archive_that_is_cut_short_is_refused(tmp_path: Path) -> None:
         list(batches(path))
 
 
-def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
+def test_damaged_archive_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path, archive() + END)
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
@@ -88,7 +88,7 @@ def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
         list(batches(path))
 
 
-def test_a_range_of_an_archive_is_cut_out_of_its_batches(
+def test_range_of_archive_is_cut_out_of_its_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(blocks_archive, "BATCH_ROWS", 10)
@@ -98,7 +98,7 @@ def test_a_range_of_an_archive_is_cut_out_of_its_batches(
         assert rows_of(list(read_archive(task, first, last))) == expected
 
 
-def test_an_archive_of_an_old_server_is_read_without_what_was_removed() -> None:
+def test_archive_of_old_server_is_read_without_what_was_removed() -> None:
     damage = json.loads(GOLDEN.with_suffix(".json").read_text())["messages"]
     found = rows_of(list(batches(GOLDEN)))
     assert [(row[0], row[1], row[4]) for row in found] == [

@@ -44,12 +44,12 @@ def seqs(store: Path, bytes_max: int = 1, **given: object) -> list[int]:
     ]
 
 
-def test_a_store_is_found_from_any_directory_above_it(store: Path) -> None:
+def test_store_is_found_from_any_directory_above_it(store: Path) -> None:
     for path in (store, store.parent, store.parents[1], store.parents[2]):
         assert seqs(path) == list(range(1, MESSAGES + 1))
 
 
-def test_streams_and_accounts_are_told_apart(store: Path) -> None:
+def test_streams_and_accounts_are_distinguished(store: Path) -> None:
     top = store.parents[2]
     assert seqs(top, stream="S", account="A")
     with pytest.raises(OptionError, match="no store of stream T"):
@@ -68,7 +68,7 @@ def test_tasks_have_one_block_at_least_and_neighbours_up_to_their_size(store: Pa
     assert max(len(task.blocks) for task in tasks_of(found, 2 * size)) == 2
 
 
-def test_a_store_that_somebody_holds_is_refused(store: Path) -> None:
+def test_locked_store_is_refused(store: Path) -> None:
     held = RealDisk.at(store.parents[2])
     held.lock()
     try:
@@ -79,7 +79,7 @@ def test_a_store_that_somebody_holds_is_refused(store: Path) -> None:
 
 
 @pytest.mark.parametrize("change", ["appended", "removed"])
-def test_a_store_that_changed_since_it_was_planned_is_refused(store: Path, change: str) -> None:
+def test_store_that_changed_since_it_was_planned_is_refused(store: Path, change: str) -> None:
     (found,) = find_stores(options(store))
     task = tasks_of(found, 1 << 30)[0]
     last = store / task.blocks[-1][0].name
@@ -93,7 +93,7 @@ def test_a_store_that_changed_since_it_was_planned_is_refused(store: Path, chang
         list(read_store(task, "", fail_on_damage=True))
 
 
-def test_damage_is_told_with_its_sequences_and_bytes(store: Path) -> None:
+def test_damage_is_reported_with_its_sequences_and_bytes(store: Path) -> None:
     block = store / "2.blk"
     data = bytearray(block.read_bytes())
     data[len(data) // 4] ^= 1
@@ -109,6 +109,6 @@ def test_damage_is_told_with_its_sequences_and_bytes(store: Path) -> None:
     assert any(row[4] is not None for row in rows)
 
 
-def test_a_key_file_that_is_not_there_is_told_by_its_option(store: Path) -> None:
+def test_key_file_that_is_not_there_is_reported_by_its_option(store: Path) -> None:
     with pytest.raises(OptionError, match="option keyFile"):
         keyring(str(store), 9, str(store / "missing"))

@@ -28,7 +28,7 @@ def rows(artifact: Artifact, scratch: Path, prefix: str = "") -> list[tuple[obje
     return found
 
 
-def test_what_the_crate_published_is_found_by_its_key_and_by_its_place(tmp_path: Path) -> None:
+def test_artifacts_of_crate_are_found_by_key_and_path(tmp_path: Path) -> None:
     by_key = find_artifacts(str(PUBLISHED / "origins"), {})
     by_place = find_artifacts(f"file://{PUBLISHED}", {})
     assert [one.shard for one in by_key] == [one.shard for one in by_place] == ["origins"]
@@ -39,7 +39,7 @@ def test_what_the_crate_published_is_found_by_its_key_and_by_its_place(tmp_path:
     assert rows(by_place[0], tmp_path / "two") == found
 
 
-def test_the_crates_artifact_is_a_table(tmp_path: Path) -> None:
+def test_crates_artifact_is_table(tmp_path: Path) -> None:
     (artifact,) = find_artifacts(str(GOLDEN / "fold-artifact-0.7.3"), {})
     assert all(isinstance(row[0], str) for row in rows(artifact, tmp_path / "one"))
 
@@ -50,7 +50,7 @@ def made(place: Path, count: int, cursor: WatchCursor) -> None:
         store.export_to(place)
 
 
-def test_entries_come_with_revision_and_cursor_and_a_prefix_narrows_them(tmp_path: Path) -> None:
+def test_entries_come_with_revision_and_cursor_and_prefix_narrows_them(tmp_path: Path) -> None:
     made(tmp_path / "fold", 12, at(20))
     (artifact,) = find_artifacts(str(tmp_path / "fold"), {})
     assert rows(artifact, tmp_path / "s", "a.1") == [
@@ -60,13 +60,13 @@ def test_entries_come_with_revision_and_cursor_and_a_prefix_narrows_them(tmp_pat
     ]
 
 
-def test_an_empty_fold_is_an_empty_table(tmp_path: Path) -> None:
+def test_empty_fold_is_empty_table(tmp_path: Path) -> None:
     made(tmp_path / "fold", 0, at(3))
     (artifact,) = find_artifacts(str(tmp_path / "fold"), {})
     assert rows(artifact, tmp_path / "s") == []
 
 
-def test_a_damaged_artifact_gives_no_row(tmp_path: Path) -> None:
+def test_damaged_artifact_gives_no_row(tmp_path: Path) -> None:
     made(tmp_path / "fold", 3, at(3))
     file = tmp_path / "fold" / "data" / "fold.snap"
     file.write_bytes(file.read_bytes()[:-1])

@@ -45,7 +45,7 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> ArchiveStorage:
 
 
 @pytest.mark.sockets
-def test_an_object_is_created_once_and_read_back(storage: ArchiveStorage) -> None:
+def test_object_is_created_once_and_read_back(storage: ArchiveStorage) -> None:
     assert storage.create("a/b", b"1")
     assert not storage.create("a/b", b"2")
     storage.write("a/c", memoryview(b"3"))
@@ -59,7 +59,7 @@ def test_an_object_is_created_once_and_read_back(storage: ArchiveStorage) -> Non
 
 
 @pytest.mark.sockets
-def test_commits_follow_each_other_and_a_second_writer_loses(storage: ArchiveStorage) -> None:
+def test_commits_follow_each_other_and_second_writer_loses(storage: ArchiveStorage) -> None:
     table = ManifestTable(storage)
     assert not table.exists()
     empty = table.current()
@@ -72,7 +72,7 @@ def test_commits_follow_each_other_and_a_second_writer_loses(storage: ArchiveSto
     assert (second.version, second.stream, second.cursor, second.rows) == (2, "S", 20, 10)
 
 
-def test_old_manifests_go_and_a_writer_that_slept_loses_all_the_same(tmp_path: Path) -> None:
+def test_old_manifests_go_and_writer_that_slept_loses_anyway(tmp_path: Path) -> None:
     table = ManifestTable(LocalStorage(str(tmp_path)))
     slept = version = table.commit(table.current(), [], cursor=1)
     for cursor in range(2, VERSIONS_KEPT + 6):
@@ -83,7 +83,7 @@ def test_old_manifests_go_and_a_writer_that_slept_loses_all_the_same(tmp_path: P
     assert table.current() == version
 
 
-def test_a_manifest_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_manifest_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
     table = ManifestTable(LocalStorage(str(tmp_path)))
     table.storage.create(f"_penstock/{1:020d}.json", b'{"version": "x"}')
     with pytest.raises(ArchiveError, match="manifest 1"):

@@ -22,7 +22,7 @@ def test_intervals_without_messages_are_zero() -> None:
     ]  # fmt: skip
 
 
-def test_a_pause_of_very_many_intervals_has_a_beginning_and_an_end() -> None:
+def test_pause_of_very_many_intervals_has_beginning_and_end() -> None:
     found = with_idle(moments(0, 1, 1_000_000))
     assert [one.messages for one in found] == [5, 5, 0, 0, 5]
     assert found[3].start == START + HOUR * 999_999

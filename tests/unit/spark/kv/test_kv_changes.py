@@ -34,7 +34,7 @@ def said(layout: ChangeLayout, **columns: Any) -> list[bytes]:
     ]
 
 
-def test_an_operation_is_spelt_as_clients_of_buckets_do() -> None:
+def test_operation_is_spelt_as_clients_of_buckets_do() -> None:
     layout = ChangeLayout(bucket="b", has_op=True)
     found = said(
         layout, key=["a", "b", "c", "d"], value=[b"1"] * 4, op=["put", "DELETE", "purge", None]
@@ -42,13 +42,13 @@ def test_an_operation_is_spelt_as_clients_of_buckets_do() -> None:
     assert found == [b"", b"KV-Operation: DEL", b"KV-Operation: PURGE; Nats-Rollup: sub", b""]
 
 
-def test_a_delete_has_no_value_whatever_the_row_has() -> None:
+def test_delete_has_no_value_whatever_row_has() -> None:
     layout = ChangeLayout(bucket="b", has_op=True)
     changes = layout.changes(batch(key=["a", "b"], value=[b"1", None], op=["delete", "delete"]))
     assert changes.payloads.to_pylist() == [b"", b""]
 
 
-def test_a_revision_and_a_time_to_live_are_conditions_of_their_row() -> None:
+def test_revision_and_time_to_live_are_conditions_of_their_row() -> None:
     layout = ChangeLayout(bucket="b", has_op=True, revision="rev", ttl="ttl", ttl_ms=2000)
     found = said(
         layout,
@@ -66,7 +66,7 @@ def test_a_revision_and_a_time_to_live_are_conditions_of_their_row() -> None:
 
 
 @given(st.lists(st.sampled_from("abcd"), min_size=1, max_size=12))
-def test_waves_hold_every_row_once_and_a_key_once_each_in_its_order(keys: list[str]) -> None:
+def test_waves_hold_every_row_once_and_key_once_each_in_its_order(keys: list[str]) -> None:
     changes = PLAIN.changes(batch(key=keys, value=[f"{at}".encode() for at in range(len(keys))]))
     waves = [(wave.keys.to_pylist(), wave.payloads.to_pylist()) for wave in changes.waves()]
     assert all(len(set(names)) == len(names) for names, _ in waves)
@@ -81,7 +81,7 @@ def test_waves_hold_every_row_once_and_a_key_once_each_in_its_order(keys: list[s
 
 
 @given(st.lists(st.sampled_from("abcd"), min_size=1, max_size=12))
-def test_the_latest_of_each_key_is_its_last_row(keys: list[str]) -> None:
+def test_latest_of_each_key_is_its_last_row(keys: list[str]) -> None:
     changes = PLAIN.changes(batch(key=keys, value=[f"{at}".encode() for at in range(len(keys))]))
     latest = changes.latest()
     found = dict(zip(latest.keys.to_pylist(), latest.payloads.to_pylist(), strict=True))
@@ -89,7 +89,7 @@ def test_the_latest_of_each_key_is_its_last_row(keys: list[str]) -> None:
     assert len(latest) == len(found)
 
 
-def test_a_change_that_depends_on_a_revision_has_the_same_id_in_every_attempt() -> None:
+def test_change_that_depends_on_revision_has_the_same_id_in_every_attempt() -> None:
     layout = ChangeLayout(bucket="b", has_op=False, revision="rev")
     rows = batch(
         key=["a", "a", "b"], value=[b"1", b"2", b"1"], rev=pa.array([4, 4, None], pa.int64())
@@ -99,7 +99,7 @@ def test_a_change_that_depends_on_a_revision_has_the_same_id_in_every_attempt() 
     assert len({*one, *two}) == 4
 
 
-def test_other_changes_are_named_by_the_attempt() -> None:
+def test_other_changes_are_named_by_attempt() -> None:
     rows = batch(key=["a", "b"], value=[b"1", b"1"])
     ids = [one for _ in range(2) for one in PLAIN.changes(rows).ids.to_pylist()]
     assert len(set(ids)) == 4
@@ -130,7 +130,7 @@ def test_other_changes_are_named_by_the_attempt() -> None:
         ),
     ],
 )
-def test_a_row_that_is_no_change_is_refused(
+def test_row_that_is_no_change_is_refused(
     layout: ChangeLayout, columns: dict[str, Any], told: str
 ) -> None:
     columns = {
@@ -154,7 +154,7 @@ def test_a_row_that_is_no_change_is_refused(
         ({"buckett": "x"}, "did you mean bucket"),
     ],
 )
-def test_a_wrong_option_of_writing_is_named(options: dict[str, str], told: str) -> None:
+def test_wrong_option_of_writing_is_named(options: dict[str, str], told: str) -> None:
     with pytest.raises(OptionError, match=told):
         check_write(parse(KvWriteOptions, {**BASE, **options}))
 
@@ -175,6 +175,6 @@ def test_prefixes_become_subjects_of_whole_tokens(prefixes: str, filters: str) -
 
 
 @pytest.mark.parametrize("name", ["stream", "subjects"])
-def test_a_bucket_is_not_named_as_a_stream_is(name: str) -> None:
+def test_bucket_is_not_named_as_stream_is(name: str) -> None:
     with pytest.raises(OptionError, match="keyPrefixes"):
         parse(KvReadOptions, {**BASE, name: "x"}).stream_options()

@@ -43,7 +43,7 @@ records = st.tuples(keys.map(b"$KV.b.".__add__), st.sampled_from(HEADERS), st.bi
 
 
 @given(st.lists(records, max_size=12))
-def test_any_records_are_the_updates_that_a_watch_would_tell(given_records: list[Record]) -> None:
+def test_any_records_are_updates_that_watch_would_tell(given_records: list[Record]) -> None:
     batch = batch_of(given_records)
     found = KeyRows("b", ("",), bucket_schema()).make(batch).to_pylist()
     told = updates_of(batch, len("$KV.b."))
@@ -55,7 +55,7 @@ def test_any_records_are_the_updates_that_a_watch_would_tell(given_records: list
 
 
 @given(st.lists(records, max_size=12), st.sampled_from([("a",), ("a.",), ("ab", "z"), ("",)]))
-def test_prefixes_that_end_within_a_token_leave_their_keys_alone(
+def test_prefixes_that_end_within_token_leave_their_keys_alone(
     given_records: list[Record], prefixes: tuple[str, ...]
 ) -> None:
     rows = KeyRows("b", prefixes, bucket_schema()).make(batch_of(given_records))
@@ -65,13 +65,13 @@ def test_prefixes_that_end_within_a_token_leave_their_keys_alone(
     assert rows["key"].to_pylist() == [key for key in every if key.startswith(prefixes)]
 
 
-def test_a_key_that_is_no_text_is_a_row_all_the_same() -> None:
+def test_key_that_is_no_text_is_row_anyway() -> None:
     rows = KeyRows("b", ("",), bucket_schema()).make(batch_of([(b"$KV.b.\xff", b"", b"x")]))
     assert rows["key"].to_pylist() == ["\N{REPLACEMENT CHARACTER}"]
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=10))
-def test_the_newest_of_a_table_is_the_last_of_each_key(names: list[str]) -> None:
+def test_newest_of_table_is_the_last_of_each_key(names: list[str]) -> None:
     table = pa.table(
         {"key": pa.array(names, pa.string()), "revision": pa.array(range(len(names)), pa.int64())}
     )

@@ -56,7 +56,7 @@ def values(made: Decoder, *payloads: bytes) -> list[Any]:
     return found
 
 
-def test_json_has_the_types_of_the_ddl() -> None:
+def test_json_has_types_of_ddl() -> None:
     made = decoder("json")
     text = b'{"id": 7, "tags": ["a"], "more": {"k": 1}, "at": "2026-01-02T03:04:05Z", "x": 1}'
     (found,) = values(made, text)
@@ -74,7 +74,7 @@ def test_json_of_another_type_is_bad(bad: bytes) -> None:
     assert reasons[1] is None
 
 
-def test_a_number_that_its_type_does_not_hold_is_bad_alone() -> None:
+def test_number_that_its_type_does_not_hold_is_bad_alone() -> None:
     made = Decoder("json", b"", "", pa.struct({"id": pa.int32()}))
     column, reasons = made.column([b'{"id": 3000000000}', b'{"id": 3}'])
     assert column.to_pylist() == [None, {"id": 3}]
@@ -82,13 +82,13 @@ def test_a_number_that_its_type_does_not_hold_is_bad_alone() -> None:
 
 
 @pytest.mark.parametrize("header", [b"", b"\0\0\0\0\x2a", b"\0" + (42).to_bytes(8, "big")])
-def test_avro_is_read_behind_the_headers_of_registries(header: bytes) -> None:
+def test_avro_is_read_after_registry_headers(header: bytes) -> None:
     schema = json.dumps(AVRO).encode()
     payload = Encoder("avro", schema).encode(ORDER)
     assert values(decoder("avro", schema), header + payload) == [ORDER]
 
 
-def test_avro_that_begins_with_a_zero_is_no_header() -> None:
+def test_avro_that_begins_with_zero_is_no_header() -> None:
     schema = json.dumps(AVRO).encode()
     order = ORDER | {"id": 0, "name": None}
     payload = Encoder("avro", schema).encode(order)
@@ -125,7 +125,7 @@ def test_protobuf_is_read_by_its_descriptor(header: bytes) -> None:
     assert found == order | {"big": Decimal(2**63)}
 
 
-def test_a_message_that_the_descriptor_set_lacks_is_refused() -> None:
+def test_message_that_descriptor_set_lacks_is_refused() -> None:
     with pytest.raises(OptionError, match=r"has no shop\.Bill"):
         value_type("protobuf", descriptor_set(), "shop.Bill")
     with pytest.raises(OptionError, match="payloadMessage"):
@@ -144,13 +144,13 @@ def test_schemas_that_are_none_are_refused() -> None:
             value_ddl(kind, schema, "")
 
 
-def test_columns_of_a_ddl_are_fields_of_the_value() -> None:
+def test_columns_of_ddl_are_fields_of_value() -> None:
     assert value_ddl("json", b"id bigint,\n name string", "") == "struct<id bigint, name string>"
     assert value_ddl("json", b"array<int>", "") == "array<int>"
     assert value_ddl("text", b"", "") == "string"
 
 
-def test_a_schema_comes_from_where_the_option_says(tmp_path: Any) -> None:
+def test_schema_comes_from_where_option_reports(tmp_path: Any) -> None:
     (tmp_path / "s").write_bytes(b"id int")
 
     def from_bucket(bucket: str, key: str) -> bytes:

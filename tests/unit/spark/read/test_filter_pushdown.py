@@ -24,7 +24,7 @@ DAY = datetime(1970, 1, 2, tzinfo=UTC)
 DAY_NS = 86_400_000_000_000
 
 
-def test_sequences_are_the_tightest_of_all() -> None:
+def test_sequences_are_tightest_of_all() -> None:
     filters = [GreaterThan(SEQ, 4), GreaterThanOrEqual(SEQ, 3), LessThan(SEQ, 10)]
     found = narrowed([*filters, LessThanOrEqual(SEQ, 20)])
     assert (found.first_seq, found.last_seq) == (5, 9)
@@ -42,7 +42,7 @@ def test_subjects_become_filters() -> None:
     assert narrowed([StringStartsWith(SUBJECT, "a.")]).subjects_within([]) == ("a.>",)
 
 
-def test_subjects_stay_within_the_options() -> None:
+def test_subjects_stay_within_options() -> None:
     found = narrowed([In(SUBJECT, ("a.b", "c.d"))])
     assert found.subjects_within(["a.*"]) == ("a.b",)
     assert found.subjects_within(["x.>"]) is None
@@ -50,7 +50,7 @@ def test_subjects_stay_within_the_options() -> None:
     assert Narrowing().subjects_within(["a.*"]) == ("a.*",)
 
 
-def test_what_is_not_understood_narrows_nothing() -> None:
+def test_unknown_filters_narrow_nothing() -> None:
     unknown: list[Filter] = [
         Not(EqualTo(SEQ, 1)),
         StringStartsWith(SUBJECT, "a.b"),
@@ -64,7 +64,7 @@ def test_what_is_not_understood_narrows_nothing() -> None:
     assert narrowed(unknown) == Narrowing()
 
 
-def test_spark_takes_the_override_for_absent() -> None:
+def test_spark_takes_override_for_absent() -> None:
     pushing = Pushing(lambda filters: filters[1:])
     assert pushing.__func__ is DataSourceReader.pushFilters
     filters: list[Filter] = [EqualTo(SEQ, 1), EqualTo(SEQ, 2)]

@@ -17,7 +17,7 @@ def test_all_come_in_order() -> None:
     assert list(ahead(iter(range(1000)))) == list(range(1000))
 
 
-def test_a_failure_comes_behind_what_was_made_before_it() -> None:
+def test_failure_follows_rows_made_before_it() -> None:
     def failing() -> Iterator[int]:
         yield 1
         yield 2
@@ -29,7 +29,7 @@ def test_a_failure_comes_behind_what_was_made_before_it() -> None:
         next(batches)
 
 
-def test_nobody_makes_more_than_a_few_that_are_not_wanted_yet() -> None:
+def test_producer_makes_only_few_items_ahead() -> None:
     made: list[int] = []
     far_enough = threading.Event()
 
@@ -47,7 +47,7 @@ def test_nobody_makes_more_than_a_few_that_are_not_wanted_yet() -> None:
     assert len(made) <= BATCHES_AHEAD + 2
 
 
-def test_a_reader_that_leaves_closes_what_it_read_from() -> None:
+def test_reader_that_leaves_closes_what_it_read_from() -> None:
     closed = threading.Event()
 
     def reading() -> Iterator[int]:

@@ -50,7 +50,7 @@ def members(parts: Sequence[SeqRange]) -> list[tuple[str, int]]:
 
 
 @given(ranges, st.integers(0, 20), st.integers(1, 300))
-def test_parts_tile_the_ranges(whole: list[SeqRange], least: int, most: int) -> None:
+def test_parts_tile_ranges(whole: list[SeqRange], least: int, most: int) -> None:
     parts = split(whole, partitions_min=least, records_max=most)
     assert members(parts) == members(whole)
     assert all(0 < len(one) <= most for one in parts)
@@ -58,7 +58,7 @@ def test_parts_tile_the_ranges(whole: list[SeqRange], least: int, most: int) -> 
 
 
 @given(st.dictionaries(st.sampled_from("ABCDE"), st.integers(0, 50)), st.integers(1, 100))
-def test_a_shared_limit_is_used_up_and_not_exceeded(room: dict[str, int], most: int) -> None:
+def test_shared_limit_is_used_up_and_not_exceeded(room: dict[str, int], most: int) -> None:
     given_out = shared(room, most)
     assert sum(given_out.values()) == min(most, sum(room.values()))
     assert all(0 <= given_out[name] <= count for name, count in room.items())
@@ -89,20 +89,20 @@ def test_batches_walk_to_the_end_without_gap(spans: dict[str, tuple[int, int]], 
     assert sorted(read) == sorted(wanted)
 
 
-def test_a_limit_in_bytes_goes_by_the_average() -> None:
+def test_limit_in_bytes_goes_by_average() -> None:
     views = {"A": view("A", 1, 100, byte_count=10_000)}
     start = Offset({"A": Position(0, OLD)})
     assert advanced(start, views, ReadLimits(bytes_max=2_500)).streams["A"].seq == 25
     assert advanced(start, views, ReadLimits(bytes_max=1)).streams["A"].seq == 1
 
 
-def test_what_is_in_front_of_a_stream_is_not_planned() -> None:
+def test_sequences_before_stream_are_not_planned() -> None:
     views = {"A": view("A", 7, 20), "B": view("B", 9, 9)}
     whole = [SeqRange("A", OLD, 1, 10), SeqRange("B", OLD, 1, 4)]
     assert clipped(whole, views) == [SeqRange("A", OLD, 7, 10)]
 
 
-def test_a_stream_made_anew_between_two_offsets_is_read_from_its_beginning() -> None:
+def test_stream_recreated_between_two_offsets_is_read_from_its_beginning() -> None:
     start, end = Offset({"A": Position(50, OLD)}), Offset({"A": Position(3, NEW)})
     assert ranges_between(start, end) == [SeqRange("A", NEW, 1, 4)]
 
@@ -115,7 +115,9 @@ def test_a_stream_made_anew_between_two_offsets_is_read_from_its_beginning() -> 
         (view("A", 12, 20), "begins at 12, though 11 is next", Position(10, OLD)),
     ],
 )
-def test_what_is_gone_is_told_or_passed_over(now: StreamView, told: str, mended: Position) -> None:
+def test_missing_messages_are_reported_or_skipped(
+    now: StreamView, told: str, mended: Position
+) -> None:
     start = Offset({"A": Position(10, OLD)})
     with pytest.raises(DataLoss, match=told):
         checked_start(start, {"A": now}, fail_on_loss=True)
@@ -138,7 +140,7 @@ def test_ordinary_removal_is_no_loss() -> None:
         ({"retention": "interest"}, True, True),
     ],
 )
-def test_retention_says_what_reading_does(
+def test_retention_decides_what_reading_removes(
     config: dict[str, object], consumes: bool, sheds: bool
 ) -> None:
     found = StreamView.of(StreamSummary("A", 1, 1, 5, 5, config))

@@ -65,7 +65,7 @@ def seqs(mode: str = "consumer", *, may_shrink: bool = False, **more: Any) -> li
     return [batch.first for batch in RangeReading(part, options).batches()]
 
 
-def test_a_lost_connection_is_resumed_behind_the_last_message(server: Server) -> None:
+def test_lost_connection_resumes_after_last_message(server: Server) -> None:
     server.failures = [
         ConnectionLost("gone"),
         ConnectionLost("gone again"),
@@ -75,20 +75,20 @@ def test_a_lost_connection_is_resumed_behind_the_last_message(server: Server) ->
     assert server.asked == [("consumer", seq) for seq in (1, 3, 5, 7)]
 
 
-def test_a_refusal_is_not_tried_again(server: Server) -> None:
+def test_refusal_is_not_tried_again(server: Server) -> None:
     server.failures = [AccessDenied("the server said: no")]
     with pytest.raises(SourceError, match="check user, password"):
         seqs()
     assert len(server.asked) == 1
 
 
-def test_who_may_make_no_consumer_goes_on_directly(server: Server) -> None:
+def test_reader_without_consumer_permission_continues_directly(server: Server) -> None:
     server.failures = [NotPermitted("no")]
     assert seqs() == list(range(1, 11))
     assert server.asked == [("consumer", 1), ("direct", 3)]
 
 
-def test_a_mode_that_was_asked_for_is_kept(server: Server) -> None:
+def test_mode_that_was_asked_for_is_kept(server: Server) -> None:
     server.failures = [NotPermitted("no")]
     with pytest.raises(SourceError, match="Give this user that permission"):
         seqs(read_mode="consumer")
@@ -115,7 +115,7 @@ def test_deleted_messages_are_no_loss(server: Server) -> None:
     assert seqs() == [1, 3, 4, 5, 6, 7, 8]
 
 
-def test_a_stream_shorter_than_planned_is_noticed(server: Server) -> None:
+def test_stream_shorter_than_planned_is_noticed(server: Server) -> None:
     server.last = 6
     with pytest.raises(DataLoss, match="ends at 6, though 10 was planned"):
         seqs()
@@ -131,20 +131,20 @@ def test_a_stream_shorter_than_planned_is_noticed(server: Server) -> None:
         (True, True, "consumer", "consumer"),
     ],
 )
-def test_a_consumer_is_used_where_it_consumes_nothing(
+def test_consumer_is_used_where_it_consumes_nothing(
     consumes: bool, direct: bool, mode: str, wanted: str
 ) -> None:
     view = StreamView("S", "", 1, 1, consumes=consumes, allows_direct=direct)
     assert mode_for(view, mode) == wanted
 
 
-def test_a_task_is_told_no_secrets() -> None:
+def test_task_receives_no_secrets() -> None:
     part = RangePartition(SeqRange("S", "", 1, 11), ("a.>",), "consumer")
     assert "S" in repr(part)
     assert "nats://" not in repr(vars(part))
 
 
-def test_a_table_goes_on_without_what_limits_removed_and_reports_it(
+def test_table_continues_without_what_limits_removed_and_reports_it(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.evicted = 1
@@ -153,7 +153,7 @@ def test_a_table_goes_on_without_what_limits_removed_and_reports_it(
     assert "stream S: its limits removed 4 of the sequences 1-10" in caplog.text
 
 
-def test_a_streaming_read_fails_where_a_table_goes_on(server: Server) -> None:
+def test_streaming_read_fails_where_table_continues(server: Server) -> None:
     server.eviction_at = {4: 6}
     with pytest.raises(DataLoss, match="removed before they were read"):
         seqs()

@@ -47,7 +47,7 @@ def test_times_are_read(timestamp: str, ns: int) -> None:
     assert start(timestamp=timestamp)["A"] == AtTime(ns)
 
 
-def test_json_is_by_stream_and_the_rest_is_the_default() -> None:
+def test_json_is_by_stream_and_the_rest_is_default() -> None:
     assert start('{"A": 5}') == {"A": AtSeq(5), "B": Earliest()}
     assert start('{"B": "latest"}') == {"A": Earliest(), "B": Latest()}
     assert start(timestamp='{"A": 86400000}')["A"] == AtTime(DAY_NS)
@@ -64,6 +64,6 @@ def test_json_is_by_stream_and_the_rest_is_the_default() -> None:
         ("", "yesterday", "expected ISO 8601"),
     ],
 )
-def test_what_makes_no_sense_is_told(seq: str, timestamp: str, told: str) -> None:
+def test_nonsense_is_reported(seq: str, timestamp: str, told: str) -> None:
     with pytest.raises(OptionError, match=told):
         start(seq, timestamp)

@@ -60,7 +60,7 @@ def encoded(plan: SinkPayloads, *values: Any) -> pa.RecordBatch:
 
 
 @pytest.mark.parametrize(("kind", "schema"), [("json", b""), ("avro", json.dumps(AVRO).encode())])
-def test_a_value_is_read_as_it_was_written(kind: str, schema: bytes) -> None:
+def test_value_is_read_as_it_was_written(kind: str, schema: bytes) -> None:
     found = encoded(SinkPayloads(kind, schema, ""), ORDER, None)
     assert found.column(REASON).null_count == 2
     payload, empty = found.column(DATA).to_pylist()
@@ -68,7 +68,7 @@ def test_a_value_is_read_as_it_was_written(kind: str, schema: bytes) -> None:
     assert empty == b""
 
 
-def test_a_value_that_the_schema_does_not_take_has_a_reason_and_is_shown_as_json() -> None:
+def test_value_that_schema_does_not_take_has_reason_and_is_shown_as_json() -> None:
     plan = SinkPayloads("avro", json.dumps(AVRO).encode(), "")
     found = encoded(plan, ORDER, NAMELESS)
     good, reason = found.column(REASON).to_pylist()

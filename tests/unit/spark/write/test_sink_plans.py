@@ -72,7 +72,7 @@ def planned(options: dict[str, str], schema: str = FULL, *, is_streaming: bool =
         ({"deadLetterSubject": "a"}, "need onBadRow deadletter"),
     ],
 )
-def test_a_wrong_option_is_named(options: dict[str, str], told: str) -> None:
+def test_wrong_option_is_named(options: dict[str, str], told: str) -> None:
     with pytest.raises(OptionError, match=told):
         planned(options)
 
@@ -110,13 +110,13 @@ def test_overwriting_is_refused() -> None:
         (STRICT, FULL, ()),
     ],
 )
-def test_ids_come_from_columns_that_name_a_row(
+def test_ids_come_from_columns_that_name_row(
     options: dict[str, str], schema: str, ids: tuple[str, ...]
 ) -> None:
     assert planned(options, schema).layout.ids.columns == ids
 
 
-def test_a_streaming_query_names_its_own_ledger() -> None:
+def test_streaming_query_names_its_own_ledger() -> None:
     assert planned({"delivery": "strict"}, is_streaming=True).options.ledger == "ledger.OUT"
 
 
@@ -135,7 +135,7 @@ def test_a_streaming_query_names_its_own_ledger() -> None:
         ({"retention": "interest"}, STRICT, "retention limits"),
     ],
 )
-def test_a_stream_that_cannot_keep_the_promise_is_refused_with_what_to_set(
+def test_stream_that_cannot_keep_promise_is_refused_with_what_to_set(
     config: dict[str, Any], options: dict[str, str], told: str
 ) -> None:
     fine = {

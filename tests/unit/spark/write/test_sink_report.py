@@ -37,21 +37,21 @@ def logged(one: SinkNumbers, caplog: pytest.LogCaptureFixture) -> list[tuple[int
     return [(record.levelno, record.getMessage()) for record in caplog.records]
 
 
-def test_a_batch_is_one_log_line(caplog: pytest.LogCaptureFixture) -> None:
+def test_batch_is_one_log_line(caplog: pytest.LogCaptureFixture) -> None:
     line = (
         "query q, batch 3 to stream OUT: 9 rows, 8 stored, 0 repeated, 1 refused, 70 bytes, 2 tasks"
     )
     assert logged(numbers(), caplog) == [(logging.INFO, line)]
 
 
-def test_repeats_of_a_first_attempt_are_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_repeats_of_first_attempt_are_warning(caplog: pytest.LogCaptureFixture) -> None:
     [(level, line)] = logged(numbers(repeated=2), caplog)
     assert level == logging.WARNING
     assert "6 stored, 2 repeated" in line
     assert "right only after a restart" in line
 
 
-def test_repeats_of_a_later_attempt_are_none(caplog: pytest.LogCaptureFixture) -> None:
+def test_repeats_of_later_attempt_are_none(caplog: pytest.LogCaptureFixture) -> None:
     [(level, _)] = logged(numbers(repeated=2, attempt=1), caplog)
     assert level == logging.INFO
 
@@ -65,7 +65,7 @@ def progress(batch: int, run: str = "r") -> Any:
     return SimpleNamespace(progress=found)
 
 
-def test_a_listener_adds_up_the_numbers_of_batches(tmp_path: Path) -> None:
+def test_listener_adds_up_numbers_of_batches(tmp_path: Path) -> None:
     heard: list[SinkNumbers] = []
     listener = ProgressListener(report_path=str(tmp_path), on_batch=heard.append)
     for batch in (3, 4):
@@ -80,7 +80,7 @@ def test_a_listener_adds_up_the_numbers_of_batches(tmp_path: Path) -> None:
     assert 'penstock_spark_sink_refused_total{query="q"} 2\n' in listener.metrics()
 
 
-def test_a_run_that_repeats_a_batch_is_counted_again(tmp_path: Path) -> None:
+def test_run_that_repeats_batch_is_counted_again(tmp_path: Path) -> None:
     listener = ProgressListener(report_path=str(tmp_path))
     report(numbers(), str(tmp_path))
     listener.onQueryProgress(progress(3))
@@ -90,7 +90,7 @@ def test_a_run_that_repeats_a_batch_is_counted_again(tmp_path: Path) -> None:
     assert listener.totals["q"]["rows"] == 18
 
 
-def test_batches_without_a_report_change_nothing(tmp_path: Path) -> None:
+def test_batches_without_report_change_nothing(tmp_path: Path) -> None:
     listener = ProgressListener(report_path=str(tmp_path))
     listener.onQueryProgress(progress(9))
     assert listener.totals == {}

@@ -46,7 +46,7 @@ def test_maps_and_lists_of_pairs_are_headers_too(kind: pa.DataType, row: list[An
     assert header_lines(pa.array([None, row], kind), True).to_pylist() == [b"", b"A: b\r\nC: \r\n"]
 
 
-def test_what_a_server_would_obey_is_not_said_again_by_a_copy() -> None:
+def test_headers_that_are_commands_are_not_copied() -> None:
     row = [("Nats-Expected-Last-Sequence", "7"), ("nats-msg-id", "x"), ("Nats-TTL", "5s")]
     column = pa.array([row], TEXT_MAP)
     assert header_lines(column, True).to_pylist() == [b"Nats-TTL: 5s\r\n"]
@@ -54,7 +54,7 @@ def test_what_a_server_would_obey_is_not_said_again_by_a_copy() -> None:
 
 
 @pytest.mark.parametrize("pair", [("a b", "c"), ("", "c"), ("a:", "c"), ("a", "c\r\nX: y")])
-def test_a_header_cannot_end_its_line(pair: tuple[str, str]) -> None:
+def test_header_cannot_end_its_line(pair: tuple[str, str]) -> None:
     with pytest.raises(BadRow, match="header"):
         header_lines(pa.array([[pair]], TEXT_MAP), True)
 
@@ -72,7 +72,7 @@ def batch(**columns: Any) -> pa.RecordBatch:
         (["a", "b", "a"], "'a' names two rows"),
     ],
 )
-def test_an_id_that_names_no_row_alone_is_refused(ids: list[str | None], told: str) -> None:
+def test_id_that_names_no_row_alone_is_refused(ids: list[str | None], told: str) -> None:
     with pytest.raises(BadRow, match=told):
         RowIds(("msgId",)).checked(batch(msgId=ids), "")
 
@@ -101,7 +101,7 @@ def test_ids_may_repeat_where_rows_are_deduplicated_by_them() -> None:
     assert ids.checked(batch(msgId=["a", "a"]), "").to_pylist() == ["a", "a"]
 
 
-def test_rows_with_faulty_headers_are_found_in_a_slice_too() -> None:
+def test_rows_with_faulty_headers_are_found_in_slice_too() -> None:
     column = pa.array([[("x y", "1")], [("a", "b")], None, [("c", "d\n"), ("e", "f")]], TEXT_MAP)
     masks = [mask.to_pylist() for mask, _ in faulty_headers(column)]
     assert masks == [[True, False, False, False], [False, False, False, True]]
@@ -117,21 +117,21 @@ def test_data_of_any_width_is_published_and_null_is_empty(kind: pa.DataType) -> 
     assert said == b"PUB s 1\r\nx\r\nPUB s 0\r\n\r\nPUB s 2\r\nyz\r\n"
 
 
-def test_a_slice_of_a_batch_is_published_as_the_slice() -> None:
+def test_slice_of_batch_is_published_as_slice() -> None:
     whole = batch(subject=["a", "b", "c"], data=[b"1", b"2", b"3"], msgId=["x", "y", "z"])
     rows = RowLayout(subject="", ids=RowIds(("msgId",)), has_headers=False).rows(whole.slice(1, 1))
     said = encode(rows.subjects, rows.payloads, ids=rows.ids).data
     assert said == b"HPUB b 28 29\r\nNATS/1.0\r\nNats-Msg-Id: y\r\n\r\n2\r\n"
 
 
-def test_a_row_without_a_subject_is_refused() -> None:
+def test_row_without_subject_is_refused() -> None:
     layout = RowLayout(subject="", ids=RowIds(), has_headers=False)
     with pytest.raises(BadRow, match="subject"):
         layout.rows(batch(subject=["a", None], data=[b"", b""]))
 
 
 @given(st.lists(st.integers(0, 9), max_size=6), st.integers(1, 5))
-def test_slices_tile_the_batches_and_the_last_one_says_so(sizes: list[int], most: int) -> None:
+def test_slices_tile_batches_and_last_one_is_marked(sizes: list[int], most: int) -> None:
     numbers = iter(range(100))
     batches = [
         batch(n=pa.array([next(numbers) for _ in range(size)], pa.int64())) for size in sizes

@@ -82,7 +82,7 @@ def test_flushes_come_back_in_order_up_to_blank_space(
 
 
 @every_mode
-def test_a_long_flush_becomes_several_frames(
+def test_long_flush_becomes_several_frames(
     key: DataKey | None, compression: BlockCompression
 ) -> None:
     plain = bytes(range(256)) * 1000
@@ -92,7 +92,7 @@ def test_a_long_flush_becomes_several_frames(
     assert b"".join(plains(scan)) == plain
 
 
-def test_frames_may_begin_behind_something_else() -> None:
+def test_frames_may_begin_after_other_bytes() -> None:
     writer = FrameWriter(HERE, 5, key=AES, position=64)
     scan = reader().scan(bytes(64) + writer.frames(b"plain"), 64)
     assert plains(scan) == [b"plain"]
@@ -109,7 +109,7 @@ def test_plain_text_does_not_show_in_encrypted_frames() -> None:
 
 
 @every_mode
-def test_every_flipped_bit_costs_its_frame_only_and_is_told(
+def test_every_flipped_bit_costs_its_frame_only_and_is_reported(
     key: DataKey | None, compression: BlockCompression
 ) -> None:
     first, second, third = written(key, compression)
@@ -123,7 +123,7 @@ def test_every_flipped_bit_costs_its_frame_only_and_is_told(
 
 
 @every_mode
-def test_every_truncation_keeps_the_frames_before_it_and_counts_the_torn_bytes(
+def test_every_truncation_keeps_frames_before_it_and_counts_torn_bytes(
     key: DataKey | None, compression: BlockCompression
 ) -> None:
     parts = written(key, compression)
@@ -137,7 +137,7 @@ def test_every_truncation_keeps_the_frames_before_it_and_counts_the_torn_bytes(
         assert scan.torn_bytes == len(data[ends[kept] : length].rstrip(b"\0"))
 
 
-def test_a_zeroed_page_costs_what_it_touched() -> None:
+def test_zeroed_page_costs_what_it_touched() -> None:
     writer = FrameWriter(HERE, 5, key=AES)
     flushes = [b"%d" % n * 100 for n in range(40)]
     data = bytearray(b"".join(writer.frame(flush) for flush in flushes))
@@ -151,7 +151,7 @@ def test_a_zeroed_page_costs_what_it_touched() -> None:
     assert plains(scan) == flushes[:first] + flushes[first + len(lost) :]
 
 
-def test_bytes_that_look_like_headers_do_not_stop_a_scan() -> None:
+def test_bytes_that_look_like_headers_do_not_stop_scan() -> None:
     first, _, _ = written(None)
     writer = FrameWriter(HERE, 99, position=len(first) + 800, number=5, offset=900)
     data = first + b"PF\x01\0\0\0\0\0" * 100 + writer.frame(b"behind")
@@ -183,7 +183,7 @@ def test_frames_of_another_block_or_stream_are_no_frames(
 
 
 @pytest.mark.parametrize("key", [AES, CHACHA], ids=["aes", "chacha"])
-def test_a_forger_without_the_key_changes_nothing_unnoticed(key: DataKey) -> None:
+def test_forger_without_key_changes_nothing_unnoticed(key: DataKey) -> None:
     first, second, _ = written(key)
     fields = range((HEADER_BYTES - 4) * 8)
     stored = range(HEADER_BYTES * 8, (HEADER_BYTES + len(FLUSHES[1]) + TAG_BYTES) * 8)
@@ -194,7 +194,7 @@ def test_a_forger_without_the_key_changes_nothing_unnoticed(key: DataKey) -> Non
             assert plains(reader(key).scan(first + fake)) == [FLUSHES[0]], bit
 
 
-def test_a_frame_that_is_not_encrypted_is_refused_where_frames_must_be() -> None:
+def test_frame_that_is_not_encrypted_is_refused_where_frames_must_be() -> None:
     with pytest.raises(BadFrame, match="not encrypted"):
         reader(AES).read(written(None)[0], 0, 0)
 
@@ -202,7 +202,7 @@ def test_a_frame_that_is_not_encrypted_is_refused_where_frames_must_be() -> None
 # ------------------------------------------------------------------------ keys
 
 
-def test_a_wrong_data_key_is_told_from_damage() -> None:
+def test_wrong_data_key_is_distinguished_from_damage() -> None:
     data = b"".join(written(AES))
     wrong = FrameReader(HERE, {1: DataKey(bytes(32))})
     with pytest.raises(WrongKey):
@@ -212,7 +212,7 @@ def test_a_wrong_data_key_is_told_from_damage() -> None:
 
 
 @pytest.mark.parametrize("keys", [{}, {2: CHACHA}, {1: CHACHA}], ids=["none", "other", "cipher"])
-def test_without_its_key_a_whole_frame_is_wrong_key_and_a_damaged_one_is_damage(
+def test_without_its_key_whole_frame_is_wrong_key_and_damaged_one_is_damage(
     keys: dict[int, DataKey],
 ) -> None:
     frame = written(AES)[0]
@@ -234,7 +234,7 @@ def test_blocks_of_two_data_keys_are_read_side_by_side() -> None:
     assert plains(both.scan(head + new.frame(b"new"))) == [b"old", b"new"]
 
 
-def test_a_writer_after_recovery_shares_no_key_stream_with_the_one_that_was_cut_off() -> None:
+def test_writer_after_recovery_shares_no_key_stream_with_one_that_was_cut_off() -> None:
     lost = FrameWriter(HERE, salt=1, key=AES)
     kept, torn = lost.frame(b"kept"), lost.frame(bytes(64))
     scan = reader().scan(kept + torn[:-1])
@@ -254,7 +254,7 @@ def test_a_writer_after_recovery_shares_no_key_stream_with_the_one_that_was_cut_
     assert plains(reader().scan(kept + anew)) == [b"kept", bytes(64)]
 
 
-def test_the_leftover_of_an_earlier_writer_is_damage() -> None:
+def test_leftover_of_earlier_writer_is_damage() -> None:
     old = FrameWriter(HERE, 1, key=AES)
     leftover = [old.frame(b"x" * 64) for _ in range(3)]
     new = FrameWriter(HERE, 2, key=AES, number=7)
@@ -263,7 +263,7 @@ def test_the_leftover_of_an_earlier_writer_is_damage() -> None:
     assert scan.torn_bytes > 0
 
 
-def test_a_reader_remembers_the_keys_of_a_bounded_number_of_writers() -> None:
+def test_reader_remembers_keys_of_bounded_number_of_writers() -> None:
     data, position = b"", 0
     for salt in range(3 * frames_module.CIPHERS_MAX):
         writer = FrameWriter(HERE, salt, key=AES, position=position, number=salt)
@@ -277,7 +277,7 @@ def test_a_reader_remembers_the_keys_of_a_bounded_number_of_writers() -> None:
 # ------------------------------------------------------------------------ bounds
 
 
-def test_no_frame_is_longer_or_later_than_a_block_allows() -> None:
+def test_no_frame_is_longer_or_later_than_block_allows() -> None:
     with pytest.raises(ValueError, match="too long"):
         FrameWriter(HERE, 1).frame(bytes(CHUNK_BYTES_MAX + 1))
     with pytest.raises(ValueError, match="too long"):
@@ -301,7 +301,7 @@ def test_no_frame_is_longer_or_later_than_a_block_allows() -> None:
         (24, "<I", 2**32 - 1),
     ],
 )
-def test_a_number_that_cannot_be_is_refused_though_the_checksums_fit(
+def test_number_that_cannot_be_is_refused_though_checksums_fit(
     at: int, shape: str, value: int
 ) -> None:
     frame = bytearray(written(None)[0])

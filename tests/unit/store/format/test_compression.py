@@ -34,7 +34,7 @@ def small(plain: bytes = TEXT) -> bytes:
 
 
 @given(st.binary(max_size=2000), st.integers(1, 30), st.sampled_from(BlockCompression))
-def test_a_chunk_comes_back_as_it_went_in(
+def test_chunk_comes_back_as_it_went_in(
     part: bytes, times: int, compression: BlockCompression
 ) -> None:
     plain = part * times
@@ -43,11 +43,11 @@ def test_a_chunk_comes_back_as_it_went_in(
     assert RESTORER.restore(how, stored, len(plain)) == plain
 
 
-def test_what_repeats_becomes_much_smaller() -> None:
+def test_repetitive_data_compresses_well() -> None:
     assert len(small()) * 20 < len(TEXT)
 
 
-def test_what_does_not_shrink_is_stored_as_it_is() -> None:
+def test_incompressible_data_is_stored_uncompressed() -> None:
     noise = random.Random(1).randbytes(CHUNK_BYTES)
     assert SHRINKER.shrink(noise) == (BlockCompression.NONE, noise)
     # A saving too small to pay for the work of every later read.
@@ -56,7 +56,7 @@ def test_what_does_not_shrink_is_stored_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("declared", [True, False], ids=["length told", "length not told"])
-def test_a_bomb_is_refused_without_being_unpacked(declared: bool) -> None:
+def test_bomb_is_refused_without_being_unpacked(declared: bool) -> None:
     bomb = zstandard.ZstdCompressor(write_content_size=declared).compress(bytes(BOMB_BYTES))
     restorer = Restorer()
     tracemalloc.start()
@@ -70,14 +70,14 @@ def test_a_bomb_is_refused_without_being_unpacked(declared: bool) -> None:
 
 
 @pytest.mark.parametrize("told", [0, 1, len(TEXT) - 1, len(TEXT) + 1, CHUNK_BYTES_MAX])
-def test_a_false_length_is_refused(told: int) -> None:
+def test_false_length_is_refused(told: int) -> None:
     with pytest.raises(BadChunk):
         RESTORER.restore(BlockCompression.ZSTD, small(), told)
     with pytest.raises(BadChunk):
         RESTORER.restore(BlockCompression.NONE, TEXT, told)
 
 
-def test_a_length_beyond_every_chunk_is_refused_before_the_data_is_looked_at() -> None:
+def test_length_beyond_every_chunk_is_refused_before_data_is_looked_at() -> None:
     with pytest.raises(BadChunk, match="longer than any"):
         RESTORER.restore(BlockCompression.ZSTD, b"", CHUNK_BYTES_MAX + 1)
 
@@ -89,13 +89,13 @@ def test_every_truncation_is_refused() -> None:
             RESTORER.restore(BlockCompression.ZSTD, stored[:end], len(TEXT))
 
 
-def test_an_algorithm_not_known_is_refused() -> None:
+def test_algorithm_not_known_is_refused() -> None:
     with pytest.raises(BadChunk, match="not known"):
         RESTORER.restore(9, TEXT, len(TEXT))
 
 
 @given(st.binary(max_size=300), st.integers(0, 4096))
-def test_garbage_is_refused_or_has_the_length_told(garbage: bytes, told: int) -> None:
+def test_garbage_is_refused_or_has_length_reported(garbage: bytes, told: int) -> None:
     for stored in (garbage, small()[:9] + garbage):
         try:
             plain = RESTORER.restore(BlockCompression.ZSTD, stored, told)
@@ -104,14 +104,14 @@ def test_garbage_is_refused_or_has_the_length_told(garbage: bytes, told: int) ->
         assert len(plain) == told
 
 
-def test_a_restorer_goes_on_after_bad_data() -> None:
+def test_restorer_continues_after_bad_data() -> None:
     with pytest.raises(BadChunk):
         RESTORER.restore(BlockCompression.ZSTD, small()[:-3], len(TEXT))
     assert RESTORER.restore(BlockCompression.ZSTD, small(), len(TEXT)) == TEXT
 
 
 @pytest.mark.sockets
-def test_importing_the_modules_loads_neither_compressor_nor_ciphers() -> None:
+def test_importing_modules_loads_neither_compressor_nor_ciphers() -> None:
     code = (
         "import sys, penstock.store.format.sealed_body;"
         "print(sorted({'zstandard', 'cryptography'} & set(sys.modules)))"

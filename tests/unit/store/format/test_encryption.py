@@ -58,7 +58,7 @@ def checked_again(data: bytes) -> bytes:
 
 @pytest.mark.parametrize("cipher", CIPHERS)
 @given(secret=st.binary(min_size=32, max_size=32), number=st.integers(1, KEY_NUMBER_MAX))
-def test_a_data_key_comes_back_with_its_number_and_cipher(
+def test_data_key_comes_back_with_its_number_and_cipher(
     cipher: Cipher, secret: bytes, number: int
 ) -> None:
     key = DataKey(secret, cipher, number)
@@ -75,19 +75,19 @@ def test_another_server_key_is_refused_as_wrong_not_as_damage() -> None:
         open_data_key(record(), [], STREAM, INCARNATION)
 
 
-def test_a_former_key_opens_and_is_told_to_be_former() -> None:
+def test_former_key_opens_and_is_reported_as_former() -> None:
     opened = open_data_key(record(), [OTHER, SERVER], STREAM, INCARNATION)
     assert (opened.key.secret, opened.opened_by) == (SECRET, 1)
 
 
-def test_a_key_record_of_another_stream_or_incarnation_does_not_open() -> None:
+def test_key_record_of_another_stream_or_incarnation_does_not_open() -> None:
     with pytest.raises(WrongKey):
         open_data_key(record(), [SERVER], "$G/OTHER", INCARNATION)
     with pytest.raises(DamagedKeyRecord, match="another incarnation"):
         open_data_key(record(), [SERVER], STREAM, INCARNATION + 1)
 
 
-def test_every_flipped_bit_is_damage_not_a_wrong_key() -> None:
+def test_every_flipped_bit_is_damage_not_wrong_key() -> None:
     whole = record()
     for bit in range(len(whole) * 8):
         with pytest.raises(DamagedKeyRecord):
@@ -95,7 +95,7 @@ def test_every_flipped_bit_is_damage_not_a_wrong_key() -> None:
 
 
 @pytest.mark.parametrize("cipher", CIPHERS)
-def test_no_field_can_be_forged_without_the_server_key(
+def test_no_field_can_be_forged_without_server_key(
     cipher: Cipher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def quick(secret: bytes, *, salt: bytes, **_: int) -> bytes:
@@ -118,7 +118,7 @@ def test_every_truncation_and_extension_is_damage() -> None:
             open_data_key(data, [SERVER], STREAM, INCARNATION)
 
 
-def test_a_new_server_key_takes_over_the_data_key_and_the_old_one_loses_it() -> None:
+def test_new_server_key_takes_over_data_key_and_old_one_loses_it() -> None:
     key = open_data_key(record(number=3), [SERVER], STREAM, INCARNATION).key
     anew = seal_data_key(key, OTHER, STREAM, INCARNATION, salt=SALT, nonce=NONCE[::-1])
     assert open_data_key(anew, [OTHER], STREAM, INCARNATION).key == DataKey(SECRET, number=3)
@@ -129,7 +129,7 @@ def test_a_new_server_key_takes_over_the_data_key_and_the_old_one_loses_it() -> 
 # ------------------------------------------------------------------------ derivation
 
 
-def test_the_slow_derivation_runs_once_per_salt_however_many_streams(
+def test_slow_derivation_runs_once_per_salt_however_many_streams(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     salts: list[bytes] = []
@@ -149,17 +149,17 @@ def test_the_slow_derivation_runs_once_per_salt_however_many_streams(
 
 
 @given(st.binary(min_size=32, max_size=32), st.binary(max_size=100))
-def test_expanding_is_that_of_the_standard(key: bytes, info: bytes) -> None:
+def test_expanding_is_that_of_standard(key: bytes, info: bytes) -> None:
     assert expand(key, info) == HKDFExpand(SHA256(), 32, info).derive(key)
 
 
-def test_the_root_is_the_scrypt_of_the_secret_whether_text_or_bytes() -> None:
+def test_root_is_scrypt_of_secret_whether_text_or_bytes() -> None:
     text, raw = ServerKey("gräte"), ServerKey("gräte".encode())
     assert text.wrapping_key(SALT, STREAM, 1) == raw.wrapping_key(SALT, STREAM, 1)
     assert text.wrapping_key(SALT, STREAM, 1) != SERVER.wrapping_key(SALT, STREAM, 1)
 
 
-def test_an_empty_or_ill_formed_key_is_refused() -> None:
+def test_empty_or_ill_formed_key_is_refused() -> None:
     with pytest.raises(ValueError, match="empty"):
         ServerKey("")
     with pytest.raises(ValueError, match="32 bytes"):
@@ -186,7 +186,7 @@ def key_stream(cipher: Cipher, incarnation: int, block: int, salt: int, number: 
     return frames.seal(number, bytes(64), b"")[:64]
 
 
-def test_no_two_frames_of_different_place_writer_or_number_share_a_key_stream() -> None:
+def test_no_two_frames_of_different_place_writer_or_number_share_key_stream() -> None:
     streams = [
         key_stream(cipher, incarnation, block, salt, number)
         for cipher in CIPHERS
@@ -199,7 +199,7 @@ def test_no_two_frames_of_different_place_writer_or_number_share_a_key_stream() 
 
 
 @pytest.mark.parametrize("cipher", CIPHERS)
-def test_a_frame_opens_only_as_it_was_sealed(cipher: Cipher) -> None:
+def test_frame_opens_only_as_it_was_sealed(cipher: Cipher) -> None:
     frames = FrameCipher(DataKey(SECRET, cipher), 1, 2, 3)
     sealed = frames.seal(7, b"plain", b"bound")
     assert frames.open(7, sealed, b"bound") == b"plain"

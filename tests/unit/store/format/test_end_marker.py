@@ -33,7 +33,7 @@ def newest(disk: SimDisk) -> str:
     return f"{max(numbers)}.blk"
 
 
-def test_what_was_noted_is_found_again() -> None:
+def test_recorded_items_are_found() -> None:
     disk = SimDisk()
     mark = EndMark(disk, INCARNATION)
     assert mark.found == End()
@@ -43,7 +43,7 @@ def test_what_was_noted_is_found_again() -> None:
     assert EndMark(disk.crash(Lose()), INCARNATION).found == End(2, 50, 7)
 
 
-def test_a_lost_newest_block_is_told_with_its_messages() -> None:
+def test_lost_newest_block_is_reported_with_its_messages() -> None:
     disk = closed_with(30)
     damage.lose(disk, newest(disk))
     store = opened(disk)
@@ -54,14 +54,14 @@ def test_a_lost_newest_block_is_told_with_its_messages() -> None:
 
 
 @pytest.mark.parametrize("lost_bytes", range(8, 120, 8))
-def test_a_newest_block_cut_short_is_told_wherever_it_is_cut(lost_bytes: int) -> None:
+def test_truncated_newest_block_is_reported_wherever_it_is_cut(lost_bytes: int) -> None:
     disk = closed_with(30)
     name = newest(disk)
     damage.cut(disk, name, disk.contents(name).size - lost_bytes)
     assert opened(disk).recovery.cut_short
 
 
-def test_all_blocks_lost_is_told() -> None:
+def test_all_blocks_lost_is_reported() -> None:
     disk = closed_with(30)
     for name in [name for name in disk.files() if name.endswith(".blk")]:
         damage.lose(disk, name)
@@ -78,7 +78,7 @@ def test_numbers_of_lost_blocks_are_not_used_again() -> None:
     assert lost not in disk.files()
 
 
-def test_a_store_does_without_it() -> None:
+def test_store_does_without_it() -> None:
     disk = closed_with(30)
     damage.lose(disk, END_FILE)
     store = opened(disk)
@@ -94,7 +94,7 @@ def test_a_store_does_without_it() -> None:
     assert EndMark(damaged.crash(Choice()), INCARNATION).found.seq == 31
 
 
-def test_a_note_that_cannot_be_written_costs_nothing_else() -> None:
+def test_note_that_cannot_be_written_costs_nothing_else() -> None:
     disk = SimDisk()
     mark = EndMark(disk, INCARNATION)
     disk.fail_nth(1, DiskFault.ENOSPC, for_ever=True)
@@ -103,7 +103,7 @@ def test_a_note_that_cannot_be_written_costs_nothing_else() -> None:
     assert EndMark(disk, INCARNATION).found == End()
 
 
-def test_a_log_that_was_truncated_is_not_called_cut_short() -> None:
+def test_log_that_was_truncated_is_not_called_cut_short() -> None:
     disk = closed_with(30)
     store = opened(disk)
     store.truncate(10)

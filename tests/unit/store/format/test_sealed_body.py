@@ -75,7 +75,7 @@ def with_header(data: bytes, **changed: int) -> bytes:
     length=st.integers(0, 5 * CHUNK) | st.sampled_from([0, 1, CHUNK - 1, CHUNK, CHUNK + 1]),
     salt=st.integers(0, 2**64 - 1),
 )
-def test_a_body_comes_back_as_it_went_in(
+def test_body_comes_back_as_it_went_in(
     key: DataKey | None, compression: BlockCompression, part: bytes, length: int, salt: int
 ) -> None:
     plain = (part * (length // len(part) + 1))[:length]
@@ -113,7 +113,7 @@ def test_text_shrinks_and_noise_costs_little() -> None:
 
 
 @every_mode
-def test_every_flipped_bit_of_the_header_costs_nothing_and_is_told(
+def test_every_flipped_bit_of_header_costs_nothing_and_is_reported(
     key: DataKey | None, compression: BlockCompression
 ) -> None:
     body = sealed(key, compression)
@@ -124,7 +124,7 @@ def test_every_flipped_bit_of_the_header_costs_nothing_and_is_told(
 
 
 @every_mode
-def test_every_flipped_bit_of_a_chunk_costs_that_chunk_and_is_told(
+def test_every_flipped_bit_of_chunk_costs_that_chunk_and_is_reported(
     key: DataKey | None, compression: BlockCompression
 ) -> None:
     body = sealed(key, compression)
@@ -141,7 +141,7 @@ def test_every_flipped_bit_of_a_chunk_costs_that_chunk_and_is_told(
 
 
 @every_mode
-def test_a_truncated_body_tells_what_is_gone(
+def test_truncated_body_reports_what_is_missing(
     key: DataKey | None, compression: BlockCompression
 ) -> None:
     body = sealed(key, compression)
@@ -155,7 +155,7 @@ def test_a_truncated_body_tells_what_is_gone(
         assert not unseal_body(body[:length], HERE, ring(key)).complete
 
 
-def test_without_header_and_last_frame_the_length_is_not_believed() -> None:
+def test_without_header_and_last_frame_length_is_not_believed() -> None:
     body = sealed(AES)
     cut = b"\0" + body[1 : read_header(body, HERE).positions[-2]]
     found = unseal_body(cut, HERE, ring(AES))
@@ -163,7 +163,7 @@ def test_without_header_and_last_frame_the_length_is_not_believed() -> None:
     assert found.plain == PLAIN[: len(PLAIN) // CHUNK * CHUNK]
 
 
-def test_with_the_header_gone_a_damaged_chunk_is_still_the_only_loss() -> None:
+def test_without_header_damaged_chunk_is_still_only_loss() -> None:
     body = sealed(AES)
     begin, _ = read_header(body, HERE).span(1)
     found = unseal_body(flipped(b"\0" + body[1:], (begin + 100) * 8), HERE, ring(AES))
@@ -176,7 +176,7 @@ def test_with_the_header_gone_a_damaged_chunk_is_still_the_only_loss() -> None:
 
 @every_mode
 @pytest.mark.parametrize("elsewhere", [Binding(11, 5), Binding(12, 4)], ids=["block", "stream"])
-def test_the_body_of_another_block_or_stream_yields_nothing(
+def test_body_of_another_block_or_stream_yields_nothing(
     key: DataKey | None, compression: BlockCompression, elsewhere: Binding
 ) -> None:
     found = unseal_body(sealed(key, compression), elsewhere, ring(key))
@@ -198,7 +198,7 @@ def test_chunks_that_changed_places_are_lost(
 
 @every_mode
 @pytest.mark.parametrize("headed", [True, False], ids=["header whole", "header lost"])
-def test_a_chunk_of_an_earlier_writing_of_the_block_is_damage(
+def test_chunk_of_earlier_writing_of_block_is_damage(
     key: DataKey | None, compression: BlockCompression, headed: bool
 ) -> None:
     noise = random.Random(5).randbytes(3 * CHUNK)
@@ -209,7 +209,7 @@ def test_a_chunk_of_an_earlier_writing_of_the_block_is_damage(
     assert found.damaged == ((CHUNK, 2 * CHUNK),)
 
 
-def test_a_body_cut_short_with_a_header_made_to_fit_is_noticed() -> None:
+def test_body_cut_short_with_header_made_to_fit_is_noticed() -> None:
     body = sealed(AES, plain=PLAIN[: 2 * CHUNK])
     header = read_header(body, HERE)
     shape = struct.Struct("<8sIIQQBBHIII")
@@ -223,7 +223,7 @@ def test_a_body_cut_short_with_a_header_made_to_fit_is_noticed() -> None:
     assert found.damaged == ((0, CHUNK),)
 
 
-def test_a_chunk_opens_only_as_the_chunk_it_is() -> None:
+def test_chunk_opens_only_as_chunk_it_is() -> None:
     body = sealed(AES, plain=bytes(3 * CHUNK))
     header = read_header(body, HERE)
     reader = FrameReader(HERE, ring(AES))
@@ -247,7 +247,7 @@ def test_a_chunk_opens_only_as_the_chunk_it_is() -> None:
     ],
     ids=str,
 )
-def test_a_number_that_cannot_be_is_refused_though_the_checksum_fits(false: dict[str, int]) -> None:
+def test_number_that_cannot_be_is_refused_though_checksum_fits(false: dict[str, int]) -> None:
     body = with_header(sealed(AES), **false)
     with pytest.raises(BadSeal):
         read_header(body, HERE)
@@ -256,14 +256,14 @@ def test_a_number_that_cannot_be_is_refused_though_the_checksum_fits(false: dict
     assert unseal_body(body, HERE, ring(AES)).plain == PLAIN
 
 
-def test_a_body_or_chunk_size_out_of_bounds_is_not_sealed() -> None:
+def test_body_or_chunk_size_out_of_bounds_is_not_sealed() -> None:
     for chunk_bytes in (0, CHUNK_BYTES_MIN - 1, CHUNK_BYTES_MAX + 1):
         with pytest.raises(ValueError, match="bounds"):
             seal_body(b"x", HERE, 1, chunk_bytes=chunk_bytes)
 
 
 @given(st.binary(max_size=200), st.booleans())
-def test_garbage_yields_nothing_and_says_so(garbage: bytes, headed: bool) -> None:
+def test_garbage_yields_nothing_and_reports_it(garbage: bytes, headed: bool) -> None:
     data = sealed()[:16] + garbage if headed else garbage
     found = unseal_body(data, HERE, ring(AES))
     assert (found.plain, found.complete, found.whole) == (b"", False, False)
@@ -274,7 +274,7 @@ def test_garbage_yields_nothing_and_says_so(garbage: bytes, headed: bool) -> Non
 
 @pytest.mark.parametrize("keys", [{}, {2: CHACHA}, {1: DataKey(bytes(32))}], ids=str)
 @pytest.mark.parametrize("headed", [True, False], ids=["header whole", "header lost"])
-def test_a_wrong_or_missing_key_is_refused_by_name(keys: dict[int, DataKey], headed: bool) -> None:
+def test_wrong_or_missing_key_is_refused_by_name(keys: dict[int, DataKey], headed: bool) -> None:
     body = sealed(AES)
     with pytest.raises(WrongKey):
         unseal_body(body if headed else b"\0" + body[1:], HERE, keys)
@@ -282,7 +282,7 @@ def test_a_wrong_or_missing_key_is_refused_by_name(keys: dict[int, DataKey], hea
 
 @pytest.mark.parametrize("headed", [True, False], ids=["header", "no header"])
 @pytest.mark.parametrize("compression", [BlockCompression.NONE, BlockCompression.ZSTD])
-def test_a_body_from_before_the_store_had_a_key_is_read(
+def test_body_from_before_store_had_key_is_read(
     compression: BlockCompression, headed: bool
 ) -> None:
     body = sealed(None, compression)
@@ -291,7 +291,7 @@ def test_a_body_from_before_the_store_had_a_key_is_read(
     assert found.whole == headed
 
 
-def test_a_frame_without_cipher_does_not_pass_in_an_encrypted_body() -> None:
+def test_frame_without_cipher_does_not_pass_in_encrypted_body() -> None:
     ours, forged = sealed(AES), sealed(None, plain=PLAIN.replace(b"text", b"lies"))
     header, false = read_header(ours, HERE), read_header(forged, HERE)
     ours_at, forged_at = header.positions[0], false.positions[0]

@@ -76,7 +76,7 @@ def loaded(log: MessageLog, image: bytes, index: bytes) -> tuple[MessageLog, obj
 
 
 @given(ops, st.sampled_from([1, 7, 2**40]))
-def test_an_index_loads_as_its_records_replay(
+def test_index_loads_as_its_records_replay(
     steps: list[tuple[str, str, int, int]], first_seq: int
 ) -> None:
     log = logged(steps, first_seq)
@@ -96,7 +96,7 @@ def test_an_index_loads_as_its_records_replay(
     assert found.deadlines == live  # type: ignore[attr-defined]
 
 
-def test_a_forged_index_is_refused_or_harmless() -> None:
+def test_forged_index_is_refused_or_harmless() -> None:
     steps = [("append", "a", n, 0) for n in range(20)] + [("gap", "b", 9, 5), ("remove", "a", 3, 0)]
     log = logged(steps, 1)
     image, index = parts(log)
@@ -115,7 +115,7 @@ def test_a_forged_index_is_refused_or_harmless() -> None:
         assert other.last_seq <= log.last_seq
 
 
-def test_nothing_is_loaded_of_an_index_that_cannot_be() -> None:
+def test_nothing_is_loaded_of_index_that_cannot_be() -> None:
     log = logged([("append", "a", 5, 0)], 1)
     image, index = parts(log)
     other = MessageLog(incarnation=INCARNATION, durable=True)
@@ -127,7 +127,7 @@ def test_nothing_is_loaded_of_an_index_that_cannot_be() -> None:
     assert blocks_of(other) == []
 
 
-def test_a_damaged_image_has_no_index() -> None:
+def test_damaged_image_has_no_index() -> None:
     log = logged([("append", "a", 5, 0)], 1)
     image = bytearray(parts(log)[0])
     image[80] ^= 1

@@ -108,7 +108,7 @@ TestSplitWheels = SplitWheels.TestCase
 TestSplitWheels.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)
 
 
-def test_no_more_than_a_slot_is_sorted_however_many_fall_due_in_a_second() -> None:
+def test_no_more_than_slot_is_sorted_however_many_fall_due_in_second() -> None:
     wheel = DeadlineWheel()
     count = 10 * SLOT_ENTRIES_MAX
     for seq in range(count):
@@ -124,7 +124,7 @@ def test_no_more_than_a_slot_is_sorted_however_many_fall_due_in_a_second() -> No
 
 
 @given(entries)
-def test_waking_when_told_meets_every_deadline_and_wakes_once_more_for_a_slot_at_most(
+def test_wakeups_meet_every_deadline_with_one_extra_per_slot_at_most(
     due: dict[int, int],
 ) -> None:
     wheel = DeadlineWheel()
@@ -139,7 +139,7 @@ def test_waking_when_told_meets_every_deadline_and_wakes_once_more_for_a_slot_at
     assert wakes <= SLOTS * (1 + len(OFFSETS))
 
 
-def test_a_sequence_is_not_taken_twice_in_its_second() -> None:
+def test_sequence_is_not_taken_twice_in_its_second() -> None:
     wheel = DeadlineWheel()
     wheel.add(7, SECOND)
     with pytest.raises(ValueError, match="already"):
@@ -151,14 +151,14 @@ def test_a_sequence_is_not_taken_twice_in_its_second() -> None:
 @pytest.mark.parametrize(
     ("seq", "deadline"), [(-1, 0), (2**64, 0), (1, -1), (1, DEADLINE_NS_MAX + 1)]
 )
-def test_what_does_not_fit_is_refused(seq: int, deadline: int) -> None:
+def test_oversized_input_is_refused(seq: int, deadline: int) -> None:
     wheel = DeadlineWheel()
     with pytest.raises(ValueError, match="out of range"):
         wheel.add(seq, deadline)
     assert len(wheel) == 0
 
 
-def test_the_last_possible_moment_can_be_waited_for() -> None:
+def test_last_possible_moment_can_be_waited_for() -> None:
     wheel = DeadlineWheel()
     wheel.add(2**64 - 1, DEADLINE_NS_MAX)
     wheel = DeadlineWheel.decode(wheel.encode())
@@ -181,7 +181,7 @@ def test_deadlines_forgotten_in_time_leave_nothing_behind() -> None:
     assert len(wheel._seconds[30_000 * SECOND].seqs) < 10
 
 
-def test_a_front_that_is_used_up_does_not_grow() -> None:
+def test_front_that_is_used_up_does_not_grow() -> None:
     wheel = DeadlineWheel()
     for seq in range(5_000):
         wheel.add(seq, seq)

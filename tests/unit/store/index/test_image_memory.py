@@ -11,7 +11,7 @@ MIB = 1 << 20
 
 
 @pytest.mark.parametrize("block_bytes", [512, 100_000, 3 * MIB, 8 * MIB])
-def test_whatever_is_appended_is_read_again(block_bytes: int) -> None:
+def test_appended_records_are_read_back(block_bytes: int) -> None:
     log = MessageLog(incarnation=7, block_bytes=block_bytes, durable=True)
     sizes = [100, 70_000, 1000, MIB, 5 * MIB, 17, *[4000] * 600, 20 * MIB, 3]
     for seq, size in enumerate(sizes, 1):
@@ -21,7 +21,7 @@ def test_whatever_is_appended_is_read_again(block_bytes: int) -> None:
         assert log.load(seq).payload == bytes([seq % 251]) * size
 
 
-def test_a_mark_fits_behind_a_full_block() -> None:
+def test_mark_fits_after_full_block() -> None:
     log = MessageLog(incarnation=7, block_bytes=2 * MIB, durable=True)
     log.append("s", b"", b"a" * (MIB + 1), 1)
     while log.end()[0] == 1 and log.end()[1] < 2 * MIB - 4096:
@@ -33,7 +33,7 @@ def test_a_mark_fits_behind_a_full_block() -> None:
     assert log.load(log.last_seq).payload == b"b" * 3000
 
 
-def test_memory_that_a_block_has_let_go_of_holds_the_next_one() -> None:
+def test_memory_that_block_has_let_go_of_holds_the_next_one() -> None:
     log = MessageLog(incarnation=7, block_bytes=2 * MIB, durable=True)
     for seq in range(1, 6001):
         log.append("s", b"", b"%d" % seq * 200, seq)

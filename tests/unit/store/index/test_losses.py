@@ -79,7 +79,7 @@ def compact(store: FileStore) -> None:
         ([(REMOVE, 9, 8), (FLOOR, 4, 4), (REMOVE, 7, 6)], 8, False),
     ],
 )
-def test_what_went_behind_the_last_word_counts(
+def test_removals_after_last_record_count(
     records: list[tuple[int, int, int]], floor: int, unsaid: bool
 ) -> None:
     losses = Losses()
@@ -88,7 +88,7 @@ def test_what_went_behind_the_last_word_counts(
     assert (losses.floor, losses.is_unsaid) == (floor, unsaid)
 
 
-def test_what_is_suspected_stays_so_whatever_is_said() -> None:
+def test_suspected_losses_stay_suspected() -> None:
     losses = Losses()
     losses.suspect(5)
     losses.note(REMOVE, 3, 2)
@@ -101,7 +101,7 @@ def test_what_is_suspected_stays_so_whatever_is_said() -> None:
 
 
 @pytest.mark.parametrize("sync_always", [True, False])
-def test_the_floor_outlives_the_blocks_that_said_it(sync_always: bool) -> None:
+def test_floor_survives_blocks_that_recorded_it(sync_always: bool) -> None:
     disk = SimDisk()
     store = opened(disk, LIMITS[0], sync_always=sync_always)
     for n in range(6):
@@ -118,7 +118,7 @@ def test_the_floor_outlives_the_blocks_that_said_it(sync_always: bool) -> None:
 
 
 @pytest.mark.parametrize("sync_always", [True, False])
-def test_the_count_outlives_the_blocks_that_noted_it(sync_always: bool) -> None:
+def test_count_outlives_blocks_that_noted_it(sync_always: bool) -> None:
     disk = SimDisk()
     store = opened(disk, LIMITS[0], sync_always=sync_always)
     for n in range(6):
@@ -141,7 +141,7 @@ def test_the_count_outlives_the_blocks_that_noted_it(sync_always: bool) -> None:
     assert opened(disk, LIMITS[0], sync_always=sync_always).losses == 6
 
 
-def test_limits_count_only_where_an_older_message_stays() -> None:
+def test_limits_count_only_where_older_message_stays() -> None:
     store = opened(SimDisk(), Limits(msgs_max=4))
     store.append("a", b"", b"", 1)
     store.append("a", b"", b"", 2, ttl_ns=5)
@@ -159,7 +159,7 @@ def test_limits_count_only_where_an_older_message_stays() -> None:
     assert store.losses == 1
 
 
-def test_a_kill_after_writing_costs_nothing_in_a_lazy_store() -> None:
+def test_kill_after_writing_costs_nothing_in_lazy_store() -> None:
     disk = SimDisk()
     store = opened(disk, LIMITS[0], sync_always=False)
     for n in range(40):
@@ -171,7 +171,7 @@ def test_a_kill_after_writing_costs_nothing_in_a_lazy_store() -> None:
     assert opened(disk, LIMITS[0], sync_always=False).loss_floor == 0
 
 
-def test_a_message_that_cannot_be_read_is_lost_for_good() -> None:
+def test_message_that_cannot_be_read_is_lost_for_good() -> None:
     log = RecordLog(incarnation=3, durable=True)
     for subject in "aba":
         log.append(subject, b"", b"", 1)
@@ -181,7 +181,7 @@ def test_a_message_that_cannot_be_read_is_lost_for_good() -> None:
     assert (log.loss_floor, log.is_loss_unsaid) == (3, False)
 
 
-def test_a_store_of_before_counts_whatever_went(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_store_of_before_counts_whatever_went(monkeypatch: pytest.MonkeyPatch) -> None:
     disk = SimDisk()
     with monkeypatch.context() as before:
         before.setattr("penstock.store.filestore.MessageLog", Unaware)
@@ -273,11 +273,11 @@ def check(seed: int) -> int:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_no_loss_goes_unsaid_whatever_a_cut_leaves(seed: int) -> None:
+def test_no_loss_goes_unsaid_whatever_cut_leaves(seed: int) -> None:
     assert check(seed) > STATES // 2
 
 
-def test_leaving_out_what_went_behind_the_last_word_is_caught(
+def test_omitting_removals_after_last_record_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Losses, "floor", property(lambda losses: losses._said))
@@ -285,7 +285,7 @@ def test_leaving_out_what_went_behind_the_last_word_is_caught(
         sum(map(check, range(6)))
 
 
-def test_leaving_out_the_count_of_what_went_after_the_last_note_is_caught(
+def test_leaving_out_count_of_what_went_after_the_last_note_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Losses, "count", property(lambda losses: losses._counted))

@@ -130,7 +130,7 @@ def test_matches_are_found_near_and_far() -> None:
         assert log.next_seq(filters, 1) == log.next_seq(filters, 101) == 0
 
 
-def test_what_is_to_come_is_counted_alike_near_the_end_and_from_the_start() -> None:
+def test_num_pending_is_equal_counted_from_end_and_start() -> None:
     log = MessageLog(durable=False, block_bytes=600)
     for number in range(1, 101):
         log.append(f"{'odd' if number % 2 else 'even'}.{number}", b"", b"", number)

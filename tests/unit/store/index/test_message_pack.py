@@ -32,9 +32,7 @@ def test_messages_come_out_as_they_went_in(
 
 
 @given(messages.filter(len), st.data())
-def test_half_a_message_is_refused(
-    some: list[tuple[str, bytes, bytes]], data: st.DataObject
-) -> None:
+def test_half_message_is_refused(some: list[tuple[str, bytes, bytes]], data: st.DataObject) -> None:
     whole, before = packed(some), packed(some[:-1])
     cut = whole[: data.draw(st.integers(len(before) + 1, len(whole) - 1))]
     with pytest.raises(ValueError, match="not whole"):

@@ -58,7 +58,7 @@ def check(log: MessageLog, taken: Taken, before: dict[int, int], wanted: set[int
 
 
 @given(gone_before, places, places, st.booleans())
-def test_a_span(removed: set[int], first: int, last: int, durable: bool) -> None:
+def test_span(removed: set[int], first: int, last: int, durable: bool) -> None:
     log = logged(removed, durable=durable)
     before = live(log)
     taken = take_span(log, first, last, 5)
@@ -66,7 +66,7 @@ def test_a_span(removed: set[int], first: int, last: int, durable: bool) -> None
 
 
 @given(gone_before, places, st.integers(0, 700), st.integers(0, 70), st.booleans())
-def test_the_old(removed: set[int], start: int, cutoff: int, at_most: int, durable: bool) -> None:
+def test_old(removed: set[int], start: int, cutoff: int, at_most: int, durable: bool) -> None:
     log = logged(removed, durable=durable)
     before = live(log)
     taken = take_older(log, start, cutoff, at_most, 5)
@@ -75,7 +75,7 @@ def test_the_old(removed: set[int], start: int, cutoff: int, at_most: int, durab
 
 
 @given(gone_before, st.integers(-1, 70), st.integers(-1, 4000), st.integers(0, 70), st.booleans())
-def test_the_oldest(
+def test_oldest(
     removed: set[int], msgs_max: int, bytes_max: int, at_most: int, durable: bool
 ) -> None:
     log = logged(removed, durable=durable)
@@ -103,7 +103,7 @@ sliced = st.sampled_from([*SUBJECTS, "a.*", ">", "x", "a..b"])
 
 
 @given(gone_before, sliced, places, places, st.integers(1, 70), st.integers(1, 70), st.booleans())
-def test_a_slice_by_subject_goes_on_where_the_one_before_stopped(
+def test_slice_by_subject_continues_where_one_before_stopped(
     removed: set[int],
     pattern: str,
     start: int,
@@ -143,7 +143,7 @@ def test_slices_of_surplus_leave_the_newest_of_each_subject(
 
 
 @given(gone_before, sliced, st.integers(1, 70), places, st.integers(1, 70))
-def test_the_newest_are_counted_in_slices(
+def test_newest_are_counted_in_slices(
     removed: set[int], pattern: str, n: int, before: int, looks: int
 ) -> None:
     log = logged(removed, durable=False)
@@ -155,7 +155,7 @@ def test_the_newest_are_counted_in_slices(
     assert at == (wanted[0] if not missing else 0)
 
 
-def test_a_span_leaves_one_record_however_long_it_is() -> None:
+def test_span_leaves_one_record_however_long_it_is() -> None:
     log = logged(set(), durable=True)
     before = sum(block.records for block in blocks_of(log))
     taken = take_span(log, 0, MESSAGES, 5)

@@ -69,7 +69,7 @@ TestLists = Lists.TestCase
 TestLists.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
 
 
-def test_a_sequence_is_found_however_unevenly_they_lie() -> None:
+def test_sequence_is_found_however_unevenly_they_lie() -> None:
     chance = Random(1)
     for spread in (1, 3, 12):  # from neighbours to leaps that no guess foresees
         model = [1]

@@ -91,7 +91,7 @@ TestSets.settings = settings(max_examples=80, stateful_step_count=30, deadline=N
 
 
 @given(sets, sets)
-def test_union_has_the_members_of_both_and_changes_neither(
+def test_union_has_members_of_both_and_changes_neither(
     left: list[tuple[int, int]], right: list[tuple[int, int]]
 ) -> None:
     a, b = SequenceSet(left), SequenceSet(right)
@@ -111,7 +111,7 @@ def test_equal_members_make_equal_sets_with_equal_bytes(
 
 
 @given(st.lists(st.tuples(st.integers(0, U64_MAX), st.integers(0, 2**20)), max_size=20))
-def test_decode_gives_back_what_was_encoded_over_the_whole_range(
+def test_decode_gives_back_what_was_encoded_over_whole_range(
     starts: list[tuple[int, int]],
 ) -> None:
     before = SequenceSet((first, min(first + width, U64_MAX)) for first, width in starts)
@@ -127,7 +127,7 @@ def test_every_sequence_at_once_is_one_range() -> None:
 
 
 @pytest.mark.parametrize("span", [(-1, 3), (5, 4), (0, 2**64), (2**64, 2**64)])
-def test_what_is_no_range_of_sequences_is_refused_and_changes_nothing(
+def test_invalid_range_of_sequences_is_refused_and_changes_nothing(
     span: tuple[int, int],
 ) -> None:
     some = SequenceSet([(1, 9)])
@@ -163,7 +163,7 @@ def test_decode_takes_no_more_ranges_than_allowed() -> None:
         SequenceSet.decode(three, ranges_max=2)
 
 
-def test_a_claim_of_many_ranges_is_refused_before_room_is_made_for_them() -> None:
+def test_claim_of_many_ranges_is_refused_before_room_is_made_for_them() -> None:
     with pytest.raises(ValueError, match="than there can be"):
         SequenceSet.decode(b"\xff\xff\xff\x07" + b"\0" * 64)
 

@@ -101,7 +101,7 @@ def fits(subject: str, filters: tuple[str, ...] | list[str]) -> bool:
 
 @pytest.mark.parametrize("few", [0, 3, 4096], ids=["tallies", "some of each", "trie"])
 @pytest.mark.parametrize("plant_slice", [1, 50, 16384])
-def test_however_patterns_are_answered_the_answers_are_those_of_a_dict(
+def test_however_patterns_are_answered_answers_are_those_of_dict(
     few: int, plant_slice: int
 ) -> None:
     for seed in range(2):
@@ -112,7 +112,7 @@ def test_however_patterns_are_answered_the_answers_are_those_of_a_dict(
                 pair.compare()
 
 
-def test_a_tally_counts_what_is_appended_and_removed_after_it_was_made() -> None:
+def test_tally_counts_what_is_appended_and_removed_after_it_was_made() -> None:
     log = MessageLog(durable=False)
     log.subjects.few = 0
     for number in range(1, 1001):
@@ -129,7 +129,7 @@ def test_a_tally_counts_what_is_appended_and_removed_after_it_was_made() -> None
     assert log.num_pending(1, ("a.*",), last=ALL) == 300
 
 
-def test_the_number_of_a_forgotten_subject_goes_to_another_that_is_judged_anew() -> None:
+def test_number_of_forgotten_subject_goes_to_another_that_is_checked_again() -> None:
     log = MessageLog(durable=False)
     log.subjects.few = 0
     gone = log.append("a.1", b"", b"", 1)

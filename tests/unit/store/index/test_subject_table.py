@@ -24,7 +24,7 @@ subjects = st.lists(
     st.integers(0, 40),
     st.booleans(),
 )
-def test_a_table_is_what_the_log_holds_in_order(
+def test_table_is_what_log_holds_in_order(
     stored: list[str], pattern: str, collected: int, paged: int, skipped: int, few: bool
 ) -> None:
     log = MessageLog(durable=False)
@@ -50,7 +50,7 @@ def test_a_table_is_what_the_log_holds_in_order(
     assert list(found.items()) == [(subject, held[subject]) for subject in wanted]
 
 
-def test_the_log_may_change_between_two_slices() -> None:
+def test_log_may_change_between_two_slices() -> None:
     log = MessageLog(durable=False)
     for number in range(100):
         log.append(f"a.{number:02}", b"", b"", 1)

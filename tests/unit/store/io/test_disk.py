@@ -40,7 +40,7 @@ def failing(code: int) -> object:
 # -- who may read, and what is followed
 
 
-def test_files_and_directories_are_for_the_owner_only(disk: RealDisk, root: Path) -> None:
+def test_files_and_directories_are_for_owner_only(disk: RealDisk, root: Path) -> None:
     disk.create("a")
     disk.open("b", create=True)
     disk.mkdir("d")
@@ -71,9 +71,7 @@ def test_links_lead_nowhere(disk: RealDisk, root: Path, tmp_path: Path) -> None:
     assert secret.read_bytes() == b"secret"
 
 
-def test_a_pipe_in_place_of_a_file_is_refused_and_does_not_block(
-    disk: RealDisk, root: Path
-) -> None:
+def test_pipe_in_place_of_file_is_refused_and_does_not_block(disk: RealDisk, root: Path) -> None:
     os.mkfifo(root / "pipe")
     for writable in (False, True):
         with pytest.raises(StoreError) as caught:
@@ -82,13 +80,13 @@ def test_a_pipe_in_place_of_a_file_is_refused_and_does_not_block(
     assert disk.files() == []
 
 
-def test_a_name_no_disk_could_have_made_is_not_listed(disk: RealDisk, root: Path) -> None:
+def test_name_no_disk_could_have_made_is_not_listed(disk: RealDisk, root: Path) -> None:
     (root / "a\\b").touch()
     (root / "a").touch()
     assert disk.files() == ["a"]
 
 
-def test_a_directory_stays_the_same_when_its_path_is_taken_by_another(
+def test_directory_stays_the_same_when_its_path_is_taken_by_another(
     disk: RealDisk, root: Path
 ) -> None:
     disk.create("mine")
@@ -97,7 +95,7 @@ def test_a_directory_stays_the_same_when_its_path_is_taken_by_another(
     assert disk.files() == ["mine"]
 
 
-def test_the_root_is_made_with_its_parents_and_only_when_asked(tmp_path: Path) -> None:
+def test_root_is_made_with_its_parents_and_only_when_asked(tmp_path: Path) -> None:
     deep = tmp_path / "a" / "b" / "c"
     with pytest.raises(NotFound):
         RealDisk.at(deep)
@@ -162,7 +160,7 @@ def test_short_writes_and_reads_are_completed(
     assert disk.pread(file, 5000, 2000) == data
 
 
-def test_a_write_that_gets_nowhere_is_an_error_not_a_loop(
+def test_write_that_gets_nowhere_is_error_not_loop(
     disk: RealDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = disk.create("a")
@@ -172,9 +170,7 @@ def test_a_write_that_gets_nowhere_is_an_error_not_a_loop(
     assert caught.value.errno == errno.EIO
 
 
-def test_an_absurd_length_is_never_allocated(
-    disk: RealDisk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_absurd_length_is_never_allocated(disk: RealDisk, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     pread = os.pread
 
@@ -193,7 +189,7 @@ def test_an_absurd_length_is_never_allocated(
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
-def test_a_full_disk_is_told_apart_from_other_errors(
+def test_full_disk_is_distinguished_from_other_errors(
     disk: RealDisk, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     file = disk.create("a")
@@ -243,20 +239,20 @@ def failed(disk: RealDisk, monkeypatch: pytest.MonkeyPatch) -> RealDisk:
     return disk
 
 
-def test_no_later_sync_of_the_file_is_believed(failed: RealDisk) -> None:
+def test_no_later_sync_of_file_is_believed(failed: RealDisk) -> None:
     again = failed.open("a")
     assert again.failed
     with pytest.raises(SyncFailed):
         failed.fdatasync(again)
 
 
-def test_a_failed_file_stays_failed_under_another_name(failed: RealDisk) -> None:
+def test_failed_file_stays_failed_under_another_name(failed: RealDisk) -> None:
     failed.rename("a", "b")
     with pytest.raises(SyncFailed):
         failed.fdatasync(failed.open("b"))
 
 
-def test_a_handle_opened_before_the_failure_is_not_believed_either(
+def test_handle_opened_before_failure_is_not_believed_either(
     disk: RealDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, other = disk.create("a"), disk.open("a")
@@ -269,26 +265,26 @@ def test_a_handle_opened_before_the_failure_is_not_believed_either(
     assert other.failed
 
 
-def test_a_failed_file_can_be_read_and_removed_and_its_successor_syncs(failed: RealDisk) -> None:
+def test_failed_file_can_be_read_and_removed_and_its_successor_syncs(failed: RealDisk) -> None:
     assert failed.read_small("a", 10) == b""
     failed.unlink("a")
     for n in range(8):  # file systems like to hand out the same inode again
         failed.fdatasync(failed.create(f"new {n}"))
 
 
-def test_a_rename_that_fails_forgets_no_failure(failed: RealDisk) -> None:
+def test_rename_that_fails_forgets_no_failure(failed: RealDisk) -> None:
     with pytest.raises(NotFound):
         failed.rename("gone", "a")
     with pytest.raises(SyncFailed):
         failed.fdatasync(failed.open("a"))
 
 
-def test_other_files_are_not_touched_by_the_failure(failed: RealDisk) -> None:
+def test_other_files_are_not_touched_by_failure(failed: RealDisk) -> None:
     failed.fdatasync(failed.create("b"))
     failed.sync_dir()
 
 
-def test_a_failed_sync_of_a_directory_is_final_also_when_it_is_opened_again(
+def test_failed_sync_of_directory_is_final_also_when_it_is_opened_again(
     disk: RealDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk.mkdir("d")
@@ -306,7 +302,7 @@ def test_a_failed_sync_of_a_directory_is_final_also_when_it_is_opened_again(
 # -- errors
 
 
-def test_a_corrupt_record_says_where_and_why() -> None:
+def test_corrupt_record_reports_where_and_why() -> None:
     error = CorruptRecord("s/1.blk", 4096, "hash differs")
     assert isinstance(error, StoreError)
     assert (error.path, error.offset, error.reason) == ("s/1.blk", 4096, "hash differs")

@@ -57,7 +57,7 @@ def park_all(disk: RealDisk) -> None:
         disk.create(f"other{number}")
 
 
-def test_a_parked_file_was_synced_before(disk: RealDisk, syncs: list[int]) -> None:
+def test_parked_file_was_synced_before(disk: RealDisk, syncs: list[int]) -> None:
     file = disk.create("a")
     disk.pwrite(file, b"x", 0)
     park_all(disk)
@@ -82,7 +82,7 @@ def syncs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return made
 
 
-def test_a_sync_that_fails_while_parking_is_final(
+def test_sync_that_fails_while_parking_is_final(
     disk: RealDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = disk.create("a")
@@ -100,7 +100,7 @@ def test_a_sync_that_fails_while_parking_is_final(
         disk.fdatasync(disk.open("a"))
 
 
-def test_a_parked_file_is_found_again_in_a_directory_that_was_renamed(disk: RealDisk) -> None:
+def test_parked_file_is_found_again_in_directory_that_was_renamed(disk: RealDisk) -> None:
     disk.mkdir("old")
     below = disk.subdir("old")
     file = below.create("a")
@@ -112,7 +112,7 @@ def test_a_parked_file_is_found_again_in_a_directory_that_was_renamed(disk: Real
     below.sync_dir()
 
 
-def test_nothing_else_is_taken_for_a_parked_file(disk: RealDisk) -> None:
+def test_nothing_else_is_taken_for_parked_file(disk: RealDisk) -> None:
     file = disk.create("a")
     park_all(disk)
     disk.create("b")
@@ -122,7 +122,7 @@ def test_nothing_else_is_taken_for_a_parked_file(disk: RealDisk) -> None:
     assert caught.value.errno == errno.ESTALE
 
 
-def test_nothing_else_is_taken_for_a_directory(disk: RealDisk, tmp_path: Path) -> None:
+def test_nothing_else_is_taken_for_directory(disk: RealDisk, tmp_path: Path) -> None:
     disk.mkdir("a")
     below = disk.subdir("a")
     (tmp_path / "a").rmdir()
@@ -148,9 +148,7 @@ def test_threads_use_files_of_their_own_without_harm(disk: RealDisk) -> None:
         assert all(threads.map(work, range(4)))
 
 
-def test_what_did_not_change_since_all_was_settled_needs_no_sync(
-    disk: RealDisk, syncs: list[int]
-) -> None:
+def test_unchanged_store_needs_no_sync(disk: RealDisk, syncs: list[int]) -> None:
     file = disk.create("a")
     disk.pwrite(file, b"x", 0)
     disk.close_file(file)
@@ -165,7 +163,7 @@ def test_what_did_not_change_since_all_was_settled_needs_no_sync(
     assert len(syncs) == 2
 
 
-def test_what_one_handle_changed_another_one_syncs(disk: RealDisk, syncs: list[int]) -> None:
+def test_changes_of_one_handle_are_synced_by_another(disk: RealDisk, syncs: list[int]) -> None:
     disk.create("a")
     disk.sync_file_system()
     one, other = disk.open("a"), disk.open("a")

@@ -53,12 +53,12 @@ def read(disk: SimDisk) -> tuple[bytes, list[tuple[int, SlotFault]]]:
     return reading.value, [tuple(damage) for damage in reading.damage]
 
 
-def test_the_last_value_written_is_read() -> None:
+def test_last_value_written_is_read() -> None:
     assert opened(made(b"one", b"two", b"three")) == b"three"
 
 
 @pytest.mark.parametrize("length", [0, 1, 4047, 4048, 4049, 4096, 12288, 100_000, 300_001])
-def test_a_value_of_any_length_comes_back_and_leaves_its_neighbour_alone(length: int) -> None:
+def test_value_of_any_length_comes_back_and_leaves_its_neighbour_alone(length: int) -> None:
     value = bytes(i % 251 for i in range(length))
     disk = made(b"small", value)
     assert read(disk) == (value, [])
@@ -68,7 +68,7 @@ def test_a_value_of_any_length_comes_back_and_leaves_its_neighbour_alone(length:
     assert (reading.value, reading.older) == (value[::-1], value)
 
 
-def test_pieces_of_the_two_slots_never_overlap() -> None:
+def test_pieces_of_two_slots_never_overlap() -> None:
     pieces = sorted(piece for slot in (0, 1) for piece in extents(slot, 1_000_000))
     stop = 0
     for offset, n in pieces:
@@ -77,7 +77,7 @@ def test_pieces_of_the_two_slots_never_overlap() -> None:
         stop = offset + n
 
 
-def test_a_value_above_its_bound_is_refused_before_anything_is_written() -> None:
+def test_value_above_its_bound_is_refused_before_anything_is_written() -> None:
     disk = SimDisk()
     slots = SlotFile.create(disk, NAME, KEY, b"", value_bytes_max=10)
     with pytest.raises(ValueError, match="holds 10"):
@@ -85,7 +85,7 @@ def test_a_value_above_its_bound_is_refused_before_anything_is_written() -> None
     assert read(disk) == (b"", [])
 
 
-def test_every_bit_flip_costs_at_most_the_newest_value_and_is_told() -> None:
+def test_every_bit_flip_costs_at_most_the_newest_value_and_is_reported() -> None:
     disk = made(b"older value", b"newest value")
     used = {0: HEADER_BYTES + len(b"older value"), 1: HEADER_BYTES + len(b"newest value")}
     for slot, length in used.items():
@@ -113,7 +113,7 @@ def test_every_truncation_is_read_around_or_refused() -> None:
             assert read(short) == (b"newest", [])
 
 
-def test_opening_puts_the_bad_slot_right() -> None:
+def test_opening_puts_bad_slot_right() -> None:
     disk = made(b"older", b"newest")
     zero_page(disk, NAME, 0)
     slots, reading = SlotFile.open(disk, NAME, KEY)
@@ -134,7 +134,7 @@ def test_with_no_valid_slot_it_refuses_and_touches_nothing() -> None:
     assert disk.read_small(NAME, 1 << 20) == before
 
 
-def test_a_stale_slot_is_an_older_value_and_never_a_mixture() -> None:
+def test_stale_slot_is_older_value_and_never_mixture() -> None:
     disk = made(b"1", b"2", b"3")  # generations 2, 3, 4
     stale_page(disk, NAME, 0)
     assert read(disk) == (b"2", [])
@@ -151,14 +151,14 @@ def test_slots_of_another_file_or_another_life_are_not_taken() -> None:
             opened(mixed)
 
 
-def test_a_slot_in_the_place_of_the_other_is_not_taken() -> None:
+def test_slot_in_place_of_the_other_is_not_taken() -> None:
     disk = made(b"one", b"two")
     file = disk.open(NAME)
     disk.pwrite(file, disk.pread(file, PAGE_BYTES, PAGE_BYTES), 0)
     assert read(disk) == (b"two", [(0, SlotFault.PLACE)])
 
 
-def test_a_length_is_not_believed_even_with_a_right_checksum() -> None:
+def test_length_is_not_believed_even_with_right_checksum() -> None:
     disk = made(b"one", b"two")
     image = bytearray(encode_slot(KEY, 4, b"long"))
     image[24:32] = (1 << 40).to_bytes(8, "little")
@@ -167,7 +167,7 @@ def test_a_length_is_not_believed_even_with_a_right_checksum() -> None:
     assert read(disk) == (b"two", [(0, SlotFault.LENGTH)])
 
 
-def test_a_format_of_the_future_is_refused_not_repaired() -> None:
+def test_format_of_future_is_refused_not_repaired() -> None:
     disk = made(b"one", b"two")
     image = bytearray(encode_slot(KEY, 4, b"new"))
     image[8:10] = (2).to_bytes(2, "little")
@@ -177,7 +177,7 @@ def test_a_format_of_the_future_is_refused_not_repaired() -> None:
         opened(disk)
 
 
-def test_a_slot_is_not_overwritten_before_the_other_one_was_synced() -> None:
+def test_slot_is_not_overwritten_before_the_other_one_was_synced() -> None:
     slots = SlotFile.create(SimDisk(), NAME, KEY, b"one")
     generation = slots.put(b"two")
     with pytest.raises(AssertionError):
@@ -186,7 +186,7 @@ def test_a_slot_is_not_overwritten_before_the_other_one_was_synced() -> None:
     slots.put(b"three")
 
 
-def test_a_missing_file_is_told_and_an_existing_one_not_replaced() -> None:
+def test_missing_file_is_reported_and_existing_one_not_replaced() -> None:
     disk = SimDisk()
     with pytest.raises(NotFound):
         SlotFile.open(disk, NAME, KEY)
@@ -223,19 +223,19 @@ def violations(recording: RecordingDisk) -> list[str]:
     return wrong
 
 
-def test_no_power_cut_takes_a_synced_value_or_leaves_a_file_without_one() -> None:
+def test_no_power_cut_takes_synced_value_or_leaves_file_without_one() -> None:
     recording = RecordingDisk(SimDisk())
     write_run(recording)
     assert violations(recording) == []
 
 
-def test_the_judge_finds_a_slot_overwritten_before_the_other_was_synced() -> None:
+def test_judge_finds_slot_overwritten_before_the_other_was_synced() -> None:
     recording = RecordingDisk(SimDisk())
     write_run(recording, early=True)
     assert violations(recording)
 
 
-def test_a_failed_sync_is_final() -> None:
+def test_failed_sync_is_final() -> None:
     disk = SimDisk()
     slots = SlotFile.create(disk, NAME, KEY, b"one")
     disk.fail_nth(1, DiskFault.SYNC_ERROR)
@@ -245,7 +245,7 @@ def test_a_failed_sync_is_final() -> None:
         slots.write(b"three")
 
 
-def test_a_full_disk_leaves_the_value_and_the_next_try_works() -> None:
+def test_full_disk_leaves_value_and_the_next_try_works() -> None:
     disk = SimDisk()
     slots = SlotFile.create(disk, NAME, KEY, b"one")
     disk.fail_nth(1, DiskFault.SHORT_WRITE)
@@ -256,7 +256,7 @@ def test_a_full_disk_leaves_the_value_and_the_next_try_works() -> None:
     assert read(disk) == (b"three", [])
 
 
-def test_it_works_on_a_real_disk(tmp_path: object) -> None:
+def test_it_works_on_real_disk(tmp_path: object) -> None:
     disk = RealDisk.at(str(tmp_path))
     slots = SlotFile.create(disk, NAME, KEY, b"one")
     slots.write(b"two" * 10_000)

@@ -53,7 +53,7 @@ def change(disk: OverlayDisk | SimDisk, chance: Random) -> str:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_changes_show_as_on_a_disk_and_the_one_below_stays(seed: int) -> None:
+def test_changes_show_as_on_disk_and_one_below_stays(seed: int) -> None:
     below = filled()
     recorded = RecordingDisk(below)
     overlay, twin = OverlayDisk(recorded), copy_of(below)
@@ -66,7 +66,7 @@ def test_changes_show_as_on_a_disk_and_the_one_below_stays(seed: int) -> None:
     assert {event.call for event in recorded.events} <= {"open"}  # type: ignore[union-attr]
 
 
-def test_a_file_open_while_another_handle_writes_shows_the_change() -> None:
+def test_file_open_while_another_handle_writes_shows_change() -> None:
     overlay = OverlayDisk(filled())
     reader, writer = overlay.open("a", writable=False), overlay.open("a")
     overlay.pwrite(writer, b"NEW", 1)
@@ -74,7 +74,7 @@ def test_a_file_open_while_another_handle_writes_shows_the_change() -> None:
     assert overlay.size(reader) == 5000
 
 
-def test_what_is_not_there_is_not_found() -> None:
+def test_not_there_is_not_found() -> None:
     overlay = OverlayDisk(filled())
     with pytest.raises(NotFound):
         overlay.open("d")

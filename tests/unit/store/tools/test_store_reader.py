@@ -55,7 +55,7 @@ def options(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_blocks_read_apart_are_what_the_store_shows(seed: int, options: dict[str, Any]) -> None:
+def test_blocks_read_apart_are_what_store_shows(seed: int, options: dict[str, Any]) -> None:
     chance = random.Random(seed)
     disk = SimDisk()
     store = opened(disk, **options)
@@ -83,7 +83,7 @@ def test_blocks_read_apart_are_what_the_store_shows(seed: int, options: dict[str
     assert read_apart(disk.crash(Lose()), options.get("key")) == expected
 
 
-def test_a_range_of_sequences_reads_only_blocks_that_hold_some(options: dict[str, Any]) -> None:
+def test_range_of_sequences_reads_only_blocks_that_hold_some(options: dict[str, Any]) -> None:
     disk = SimDisk()
     store = opened(disk, **options)
     fill(store, 60)
@@ -95,7 +95,7 @@ def test_a_range_of_sequences_reads_only_blocks_that_hold_some(options: dict[str
     assert sorted(read_apart(disk, options.get("key"), 20, 24)) == [20, 21, 22, 23, 24]
 
 
-def test_a_torn_tail_costs_only_what_was_torn() -> None:
+def test_torn_tail_costs_only_what_was_torn() -> None:
     disk = SimDisk()
     store = opened(disk)
     fill(store, 10)
@@ -106,7 +106,7 @@ def test_a_torn_tail_costs_only_what_was_torn() -> None:
     assert sorted(read_apart(disk)) == list(range(1, 11))
 
 
-def test_a_damaged_record_is_missing_and_its_sequence_is_told(options: dict[str, Any]) -> None:
+def test_damaged_record_is_missing_and_its_sequence_is_reported(options: dict[str, Any]) -> None:
     disk = SimDisk()
     store = opened(disk, **options)
     fill(store, 60)
@@ -124,7 +124,7 @@ def test_a_damaged_record_is_missing_and_its_sequence_is_told(options: dict[str,
     assert {seq for first, last in told for seq in range(first, last + 1)} == lost
 
 
-def test_an_encrypted_store_is_not_read_without_its_key() -> None:
+def test_encrypted_store_is_not_read_without_its_key() -> None:
     disk = SimDisk()
     store = opened(disk, key=KEY)
     fill(store, 5)

@@ -94,7 +94,7 @@ def each(run: list[tuple[int, int]]) -> list[int]:
 
 
 @given(changes)
-def test_it_is_a_dict_in_order(script: list[tuple[str, object]]) -> None:
+def test_it_is_dict_in_order(script: list[tuple[str, object]]) -> None:
     twin = Twin()
     for verb, argument in script:
         getattr(twin, verb)(argument)

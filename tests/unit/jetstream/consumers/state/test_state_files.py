@@ -50,7 +50,7 @@ pytestmark = pytest.mark.usefixtures(small_logs.__name__)
 # -- the value
 
 
-def test_the_floor_moves_with_the_lowest_outstanding_delivery_only() -> None:
+def test_floor_moves_with_lowest_outstanding_delivery_only() -> None:
     state = ConsumerState()
     for consumer, stream in ((1, 5), (2, 9), (3, 12)):
         state.deliver(consumer, stream, T0, 0)
@@ -62,7 +62,7 @@ def test_the_floor_moves_with_the_lowest_outstanding_delivery_only() -> None:
     assert (state.floor_consumer, state.floor_stream) == (3, 12)
 
 
-def test_a_redelivery_keeps_the_number_of_the_first_delivery() -> None:
+def test_redelivery_keeps_number_of_the_first_delivery() -> None:
     state = ConsumerState()
     state.deliver(1, 10, T0, 0)
     state.deliver(2, 10, T0 + 1, 1)
@@ -71,7 +71,7 @@ def test_a_redelivery_keeps_the_number_of_the_first_delivery() -> None:
     assert (state.delivered_consumer, state.delivered_stream) == (2, 10)
 
 
-def test_the_count_of_a_dropped_message_stays_until_it_is_acknowledged() -> None:
+def test_count_of_dropped_message_stays_until_it_is_acknowledged() -> None:
     state = ConsumerState()
     state.deliver(1, 1, T0, 0)
     state.deliver(2, 2, T0, 0)
@@ -85,14 +85,14 @@ def test_the_count_of_a_dropped_message_stays_until_it_is_acknowledged() -> None
     assert state.redelivered == {}
 
 
-def test_a_checkpoint_comes_back_as_it_was() -> None:
+def test_checkpoint_comes_back_as_it_was() -> None:
     run = settled()
     data = run.store.state.encode(77)
     assert len(data) == run.store.state.encoded_bytes()
     assert ConsumerState.decode(data) == (run.store.state, 77)
 
 
-def test_a_checkpoint_of_no_sense_is_refused() -> None:
+def test_checkpoint_of_no_sense_is_refused() -> None:
     state = ConsumerState()
     state.deliver(1, 1, T0, 1)
     state.deliver(2, 2, T0, 1)
@@ -106,7 +106,7 @@ def test_a_checkpoint_of_no_sense_is_refused() -> None:
         ConsumerState.decode(good[:40] + b"\xff" * 8 + good[48:])
 
 
-def test_changes_of_an_unknown_kind_or_half_a_change_are_refused() -> None:
+def test_changes_of_unknown_kind_or_half_change_are_refused() -> None:
     packed = consumer_deltas.pack_acked(consumer_deltas.ACKED, 5)
     assert unpack(packed * 2) == [(consumer_deltas.ACKED, (5,))] * 2
     for bad in (b"\0", b"\xff", packed[:-1], packed + b"\x01"):
@@ -114,7 +114,7 @@ def test_changes_of_an_unknown_kind_or_half_a_change_are_refused() -> None:
             unpack(bad)
 
 
-def test_a_run_is_the_same_as_its_messages_one_by_one() -> None:
+def test_run_is_the_same_as_its_messages_one_by_one() -> None:
     run, singly = ConsumerState(), ConsumerState()
     run.deliver_run(1, T0, [(3, 5), (9, 9)])
     for consumer, stream in ((1, 3), (2, 4), (3, 5), (4, 9)):
@@ -149,7 +149,7 @@ def test_runs_of_no_sense_are_refused() -> None:
             unpack(consumer_deltas.pack_acked_run(spans))
 
 
-def test_a_log_of_the_first_version_is_read_and_not_continued(
+def test_log_of_the_first_version_is_read_and_not_continued(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with monkeypatch.context() as old:
@@ -173,7 +173,7 @@ def test_a_log_of_the_first_version_is_read_and_not_continued(
 # -- the store
 
 
-def test_what_was_synced_is_there_again_with_a_clean_report() -> None:
+def test_synced_messages_are_recovered_with_clean_report() -> None:
     run = settled()
     store, report = reopened(run.disk.crash(Lose()))
     assert as_model(store.state) == run.model
@@ -187,7 +187,7 @@ def test_checkpoints_replace_logs_that_have_grown() -> None:
     assert all(run.disk.contents(log).size == COPIES * HALF for log in LOGS)
 
 
-def test_a_log_grows_with_the_checkpoint_it_follows() -> None:
+def test_log_grows_with_checkpoint_it_follows() -> None:
     store = new(SimDisk())
     for n in range(1, 2001):
         store.delivered(n, n, T0)
@@ -195,7 +195,7 @@ def test_a_log_grows_with_the_checkpoint_it_follows() -> None:
     assert store._log.half_bytes >= store.state.encoded_bytes()
 
 
-def test_more_changes_than_the_log_has_room_for_become_a_checkpoint() -> None:
+def test_more_changes_than_log_has_room_for_become_checkpoint() -> None:
     run = Run(SimDisk(), 3)
     run.changes(2000)
     run.store.sync_all()
@@ -208,7 +208,7 @@ def test_more_changes_than_the_log_has_room_for_become_a_checkpoint() -> None:
         assert report.lost is None
 
 
-def test_a_state_replaced_as_a_whole_is_durable_after_sync_all() -> None:
+def test_state_replaced_as_whole_is_durable_after_sync_all() -> None:
     run = settled()
     other = ConsumerState(9, 90, 4, 40, {50: (5, T0), 60: (6, T0)}, {50: 2})
     run.store.replace(other)
@@ -216,7 +216,7 @@ def test_a_state_replaced_as_a_whole_is_durable_after_sync_all() -> None:
     assert reopened(run.disk.crash(Lose()))[0].state == other
 
 
-def test_an_ack_of_what_is_not_outstanding_is_refused_and_not_recorded() -> None:
+def test_ack_of_what_is_not_outstanding_is_refused_and_not_recorded() -> None:
     store = new(SimDisk())
     assert not store.acked(5)
     assert store.recorded_seq == 0
@@ -233,7 +233,7 @@ def test_too_many_outstanding_are_refused(monkeypatch: pytest.MonkeyPatch) -> No
     assert store.recorded_seq == 3
 
 
-def test_one_sync_is_out_at_a_time_and_covers_what_was_written_before_it() -> None:
+def test_one_sync_is_out_at_time_and_covers_what_was_written_before_it() -> None:
     store = new(SimDisk())
     assert store.pending_sync() is None
     store.delivered(1, 1, T0)
@@ -249,7 +249,7 @@ def test_one_sync_is_out_at_a_time_and_covers_what_was_written_before_it() -> No
     assert store.durable_seq == 2
 
 
-def test_a_failed_sync_is_final_and_the_synced_state_survives() -> None:
+def test_failed_sync_is_final_and_synced_state_survives() -> None:
     run = settled()
     durable = run.store.durable_seq
     run.change()
@@ -288,7 +288,7 @@ def test_whichever_write_fails_it_can_be_tried_again(fault: DiskFault) -> None:
     assert nth > 10
 
 
-def test_two_consumers_share_a_directory() -> None:
+def test_two_consumers_share_directory() -> None:
     disk = SimDisk()
     one = ConsumerStateStore.create(disk, "one", incarnation=1)
     two = ConsumerStateStore.create(disk, "two", incarnation=1)
@@ -304,14 +304,14 @@ def test_two_consumers_share_a_directory() -> None:
     assert ConsumerStateStore.open(disk, "one", incarnation=1)[1].clean
 
 
-def test_the_files_of_an_earlier_life_are_not_taken_for_this_one() -> None:
+def test_files_of_earlier_life_are_not_taken_for_this_one() -> None:
     run = settled()
     with pytest.raises(SlotsDamaged):
         ConsumerStateStore.open(run.disk, NAME, incarnation=INCARNATION + 1)
     assert reopened(run.disk)[1].clean
 
 
-def test_it_works_on_a_real_disk(tmp_path: Path) -> None:
+def test_it_works_on_real_disk(tmp_path: Path) -> None:
     disk = RealDisk.at(tmp_path)
     run = Run(disk, 5)
     run.changes(500)
@@ -347,7 +347,7 @@ def is_padding(log: delta_log.LogReading, at: int) -> bool:
     return False
 
 
-def test_no_flipped_bit_in_a_log_costs_a_change_or_stays_untold() -> None:
+def test_no_flipped_bit_in_log_costs_change_or_stays_unreported() -> None:
     run = settled(turns=3, changes=4)
     slots, images = pure(run.disk)
     current = slots.generation % 2
@@ -368,7 +368,7 @@ def test_no_flipped_bit_in_a_log_costs_a_change_or_stays_untold() -> None:
                 assert not found.report.clean or is_padding(log, at - start)
 
 
-def test_every_truncation_of_the_log_leaves_a_state_that_was_and_is_told() -> None:
+def test_every_truncation_of_log_leaves_state_that_was_and_is_reported() -> None:
     run = settled(turns=8)
     slots, images = pure(run.disk)
     current = slots.generation % 2
@@ -380,7 +380,7 @@ def test_every_truncation_of_the_log_leaves_a_state_that_was_and_is_told() -> No
         assert found.report.damage
 
 
-def test_either_slot_can_be_lost_without_a_change_being_lost() -> None:
+def test_either_slot_can_be_lost_without_change_being_lost() -> None:
     for seed in range(6):
         run = settled(seed)
         for page in (0, 1):
@@ -392,7 +392,7 @@ def test_either_slot_can_be_lost_without_a_change_being_lost() -> None:
             assert reopened(image)[1].clean
 
 
-def test_damage_of_any_kind_opens_to_a_state_that_was_or_is_refused() -> None:
+def test_damage_of_any_kind_opens_to_state_that_was_or_is_refused() -> None:
     run = settled()
     states = 0
     for what, image in damage_states(run.disk, places=60):
@@ -414,7 +414,7 @@ def test_damage_of_any_kind_opens_to_a_state_that_was_or_is_refused() -> None:
     assert states > 600
 
 
-def test_a_missing_log_is_told_and_made_again() -> None:
+def test_missing_log_is_reported_and_made_again() -> None:
     run = settled()
     for log in LOGS:
         image = run.disk.crash(Choice())
@@ -427,7 +427,7 @@ def test_a_missing_log_is_told_and_made_again() -> None:
         assert reopened(image)[1].clean
 
 
-def test_a_hole_in_what_was_durable_is_told_as_lost_and_nothing_behind_it_is_used() -> None:
+def test_hole_in_durable_bytes_is_reported_lost_and_nothing_after_it_is_used() -> None:
     run = settled(turns=8)
     slots, images = pure(run.disk)
     name = LOGS[slots.generation % 2]
@@ -446,7 +446,7 @@ def test_a_hole_in_what_was_durable_is_told_as_lost_and_nothing_behind_it_is_use
     assert run.disk.read_small(NAME + ".cut", 1 << 20) == b"".join(images)
 
 
-def test_a_torn_tail_is_cut_counted_and_kept_aside() -> None:
+def test_torn_tail_is_cut_counted_and_kept_aside() -> None:
     run = settled(turns=8)
     run.changes(5)
     run.store.flush()
@@ -464,7 +464,7 @@ def test_a_torn_tail_is_cut_counted_and_kept_aside() -> None:
     assert run.disk.read_small(NAME + ".cut", 1 << 20) == b"".join(images)
 
 
-def test_damage_never_makes_a_checkpoint_of_the_future_a_guess() -> None:
+def test_damage_never_makes_checkpoint_of_future_guess() -> None:
     run = settled()
     cut(run.disk, STATE, 10)
     with pytest.raises(SlotsDamaged):

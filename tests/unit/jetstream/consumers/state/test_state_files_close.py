@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_files_stay_open_until_a_sync_has_run(tmp_path: Path) -> None:
+def test_files_stay_open_until_sync_has_run(tmp_path: Path) -> None:
     store = ConsumerStateStore.create(RealDisk.at(tmp_path), "c", incarnation=7)
     store.delivered(1, 1, 10)
     work = store.pending_sync()

@@ -82,7 +82,7 @@ def recoveries(seed: int) -> list[str]:
     return wrong
 
 
-def test_a_power_cut_while_opening_is_recovered_to_the_same_state() -> None:
+def test_power_cut_while_opening_is_recovered_to_the_same_state() -> None:
     assert [wrong for seed in range(40) for wrong in recoveries(seed)] == []
 
 
@@ -100,14 +100,14 @@ def found_wrong(seeds: int = MUTANT_SEEDS) -> bool:
     return False
 
 
-def test_mutant_a_slot_overwritten_before_the_other_was_synced(
+def test_mutant_slot_overwritten_before_the_other_was_synced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(SlotFile, "ready", property(lambda slots: True))
     assert found_wrong()
 
 
-def test_mutant_a_checkpoint_before_its_log_was_synced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mutant_checkpoint_before_its_log_was_synced(monkeypatch: pytest.MonkeyPatch) -> None:
     right = ConsumerStateStore._prepare_log
 
     def switch_at_once(store: ConsumerStateStore) -> None:
@@ -131,7 +131,7 @@ def test_mutant_durable_when_written(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found_wrong()
 
 
-def test_mutant_changes_behind_a_hole_applied(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mutant_changes_after_hole_applied(monkeypatch: pytest.MonkeyPatch) -> None:
     def apply_all(
         state: ConsumerState, seq: int, logs: list[delta_log.LogReading]
     ) -> tuple[int, int]:
@@ -151,7 +151,7 @@ def test_mutant_frames_not_bound_to_their_generation(monkeypatch: pytest.MonkeyP
     assert found_wrong()
 
 
-def test_mutant_logs_overwritten_before_the_checkpoint_of_recovery(
+def test_mutant_logs_overwritten_before_checkpoint_of_recovery(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     right = state_files._start_over
@@ -166,7 +166,7 @@ def test_mutant_logs_overwritten_before_the_checkpoint_of_recovery(
     assert any(recoveries(seed) for seed in range(MUTANT_SEEDS))
 
 
-def test_without_a_mutant_the_judge_finds_nothing() -> None:
+def test_without_mutant_judge_finds_nothing() -> None:
     assert not found_wrong(seeds=12)
 
 

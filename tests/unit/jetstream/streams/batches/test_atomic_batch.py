@@ -68,7 +68,7 @@ def refused_last(run: Run) -> refusals.ApiError:
     return refusals.ApiError(fault.code, code, words.decode())
 
 
-def test_nothing_is_stored_before_the_commit_and_then_all_in_a_row(is_packed: bool) -> None:
+def test_nothing_is_stored_before_commit_and_then_all_in_row(is_packed: bool) -> None:
     run = atomic()
     assert run.publish("s.a", b"1", part("b", 1)) == [b""]
     run.publish("s.x", b"between")
@@ -93,7 +93,7 @@ def test_nothing_is_stored_before_the_commit_and_then_all_in_a_row(is_packed: bo
         ({"max_msgs": 2}, None),
     ],
 )
-def test_what_waits_is_judged_by_the_configuration_at_the_commit(
+def test_waiting_batch_is_checked_with_config_at_commit(
     changed: dict[str, object], refusal: refusals.ApiError | None
 ) -> None:
     run = atomic()
@@ -106,7 +106,7 @@ def test_what_waits_is_judged_by_the_configuration_at_the_commit(
     assert refusal is None or refused_last(run) == refusal
 
 
-def test_what_is_expected_of_a_subject_that_waits_packed_is_refused() -> None:
+def test_expectation_on_subject_with_packed_message_is_refused() -> None:
     run = atomic()
     commit(run, {}, {})
     expected = {"Nats-Expected-Last-Subject-Sequence": "1"}
@@ -115,7 +115,7 @@ def test_what_is_expected_of_a_subject_that_waits_packed_is_refused() -> None:
     assert commit(run, {}, {"Nats-Rollup": "all"}) is not None
 
 
-def test_a_batch_may_end_with_a_marker_that_is_no_message_of_it() -> None:
+def test_batch_may_end_with_marker_that_is_no_message_of_it() -> None:
     run = atomic()
     run.publish("s.a", b"1", part("b", 1))
     assert run.publish("s.a", b"", part("b", 2, "eob")) == ack(1, ',"batch":"b","count":1')
@@ -125,7 +125,7 @@ def test_a_batch_may_end_with_a_marker_that_is_no_message_of_it() -> None:
     assert run.refusal("s.a", b"", part("c", 1, "eob")) == INCOMPLETE
 
 
-def test_a_missing_number_ends_the_batch() -> None:
+def test_missing_number_ends_batch() -> None:
     run = atomic()
     run.publish("s.a", b"1", part("b", 1))
     assert run.refusal("s.a", b"", part("b", 3)) == INCOMPLETE
@@ -147,7 +147,7 @@ def test_a_missing_number_ends_the_batch() -> None:
         (part("b", 1, Nats_Required_Api_Level="99"), refusals.REQUIRED_API_LEVEL),
     ],
 )
-def test_what_is_no_beginning_of_a_batch_is_refused(
+def test_invalid_beginning_of_batch_is_refused(
     header: dict[str, str], fault: refusals.ApiError
 ) -> None:
     run = atomic()
@@ -196,7 +196,7 @@ def test_one_message_that_is_refused_refuses_all(
     assert run.stream.last_seq == (2 + len(items) if fault is None else 2)
 
 
-def test_a_batch_must_fit_as_a_whole() -> None:
+def test_batch_must_fit_as_whole() -> None:
     run = atomic(**NEW, max_msgs=3)
     run.publish("s.x")
     full = refusals.STREAM_STORE_FAILED(err="maximum messages exceeded")
@@ -209,7 +209,7 @@ def test_a_batch_must_fit_as_a_whole() -> None:
     assert commit(crowded, {"to": "s.a"}, {"to": "s.b"}) is None
 
 
-def test_counters_add_up_within_a_batch() -> None:
+def test_counters_add_up_within_batch() -> None:
     run = Run(allow_atomic=True, allow_msg_counter=True)
     items = [{"to": "s.a", "Nats-Incr": "2"}, {"to": "s.a", "Nats-Incr": "3"}]
     assert commit(run, *items) is None
@@ -219,14 +219,14 @@ def test_counters_add_up_within_a_batch() -> None:
     ]
 
 
-def test_of_a_batch_only_what_somebody_wants_is_kept() -> None:
+def test_only_wanted_messages_of_batch_are_kept() -> None:
     run = atomic(**INTEREST)
     run.wanted.add("s.b")
     assert commit(run, {}, {}, {}) is None
     assert (run.seqs(), run.stream.last_seq) == ([2], 3)
 
 
-def test_a_silent_batch_is_given_up_and_that_is_told() -> None:
+def test_silent_batch_is_given_up_and_that_is_reported() -> None:
     run = atomic()
     run.publish("s.a", header=part("b", 1))
     run.now_ns += 9 * SECOND
@@ -247,7 +247,7 @@ def test_a_silent_batch_is_given_up_and_that_is_told() -> None:
         (part("b", 2, Nats_Required_Api_Level="99"), "unsupported"),
     ],
 )
-def test_a_broken_batch_is_told(header: dict[str, str], reason: str) -> None:
+def test_broken_batch_is_reported(header: dict[str, str], reason: str) -> None:
     run = atomic()
     run.publish("s.a", header=part("b", 1))
     run.publish("s.a", header=header)
@@ -257,7 +257,7 @@ def test_a_broken_batch_is_told(header: dict[str, str], reason: str) -> None:
     assert advice.event.reason == reason
 
 
-def test_a_batch_has_so_many_messages_and_no_more() -> None:
+def test_batch_has_so_many_messages_and_no_more() -> None:
     run = atomic(BatchLimits(msgs_max=2))
     assert commit(run, {}, {}) is None
     for number in (1, 2):
@@ -286,7 +286,7 @@ def test_so_many_batches_are_under_way_and_no_more() -> None:
     assert shared.atomic == 0
 
 
-def test_batches_end_when_the_stream_does_not_allow_them_any_more() -> None:
+def test_batches_end_when_stream_does_not_allow_them_any_more() -> None:
     run = atomic()
     run.publish("s.a", header=part("b", 1))
     forbidding = Run().cfg

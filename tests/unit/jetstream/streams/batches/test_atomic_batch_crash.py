@@ -94,11 +94,11 @@ def check_every_cut(*, lazy: bool) -> None:
 
 
 @pytest.mark.parametrize("lazy", [False, True])
-def test_a_batch_is_there_whole_or_not_at_all(lazy: bool) -> None:
+def test_batch_is_there_whole_or_not_at_all(lazy: bool) -> None:
     check_every_cut(lazy=lazy)
 
 
-def test_without_taking_torn_batches_out_the_check_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_taking_torn_batches_out_check_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream_recovery, "_drop_torn_batches", lambda _ledger: iter(()))
     with pytest.raises(AssertionError):
         check_every_cut(lazy=False)

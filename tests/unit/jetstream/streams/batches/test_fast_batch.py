@@ -63,7 +63,7 @@ def done(seq: int, count: int, batch: str = "b") -> str:
         ("$FI", None),
     ],
 )
-def test_reply_subjects_say_what_to_do(reply: str, request_: FastRequest | None) -> None:
+def test_reply_subjects_report_what_to_do(reply: str, request_: FastRequest | None) -> None:
     assert parse_reply(reply) == request_
 
 
@@ -83,11 +83,11 @@ def test_messages_are_stored_at_once_and_acknowledged_now_and_then() -> None:
     assert batch.send(8, COMMIT) == done(8, 8)
 
 
-def test_a_batch_of_one_is_only_committed() -> None:
+def test_batch_of_one_is_only_committed() -> None:
     assert Publisher(fast()).send(1, COMMIT) == done(1, 1)
 
 
-def test_a_batch_may_end_without_another_message() -> None:
+def test_batch_may_end_without_another_message() -> None:
     run = fast()
     batch = Publisher(run)
     batch.send(1)
@@ -96,7 +96,7 @@ def test_a_batch_may_end_without_another_message() -> None:
     assert run.seqs() == [1, 2]
 
 
-def test_a_gap_ends_a_batch_that_may_have_none() -> None:
+def test_gap_ends_batch_that_may_have_none() -> None:
     run = fast()
     batch = Publisher(run)
     batch.send(1)
@@ -105,7 +105,7 @@ def test_a_gap_ends_a_batch_that_may_have_none() -> None:
     assert "10208" in batch.send(5)
 
 
-def test_a_gap_is_told_and_passed_over_if_that_is_fine() -> None:
+def test_gap_is_reported_and_passed_over_if_that_is_fine() -> None:
     run = fast()
     batch = Publisher(run, gap="ok", flow=2)
     assert batch.send(1) == flow(0, 2)
@@ -114,14 +114,14 @@ def test_a_gap_is_told_and_passed_over_if_that_is_fine() -> None:
     assert run.seqs() == [1, 2, 3]
 
 
-def test_a_number_that_was_there_ends_any_batch() -> None:
+def test_number_that_was_there_ends_any_batch() -> None:
     batch = Publisher(fast(), gap="ok")
     batch.send(1)
     batch.send(2)
     assert batch.send(2) == f"{gap(3, 2)} {done(2, 2)}"
 
 
-def test_a_ping_tells_again_how_far_it_is() -> None:
+def test_ping_reports_again_how_far_it_is() -> None:
     batch = Publisher(fast(), flow=2)
     for seq in (1, 2, 3):
         batch.send(seq)
@@ -132,7 +132,7 @@ def test_a_ping_tells_again_how_far_it_is() -> None:
     assert patient.send(7, PING) == f"{gap(2, 8)} {flow(6, 2)}"
 
 
-def test_a_refused_message_ends_the_batch_or_is_passed_over() -> None:
+def test_refused_message_ends_batch_or_is_passed_over() -> None:
     wrong = {"Nats-Expected-Stream": "T"}
     fault = '{"code":400,"err_code":10060,"description":"expected stream does not match"}'
     batch = Publisher(fast())
@@ -145,7 +145,7 @@ def test_a_refused_message_ends_the_batch_or_is_passed_over() -> None:
     assert patient.send(3, COMMIT) == done(2, 3)
 
 
-def test_a_batch_that_is_refused_from_the_start_is_refused_like_a_message() -> None:
+def test_batch_that_is_refused_from_the_start_is_refused_like_message() -> None:
     wrong = {"Nats-Expected-Stream": "T"}
     said = Publisher(fast()).send(1, header=wrong)
     assert said.startswith(flow(0, 10))
@@ -183,14 +183,14 @@ def test_batches_share_what_may_be_unacknowledged() -> None:
         (fast(), "b", 1, 9, refusals.BATCH_PUBLISH_INVALID_PATTERN),
     ],
 )
-def test_what_cannot_be_part_of_a_batch_is_refused(
+def test_message_that_cannot_join_batch_is_refused(
     run: Run, batch: str, seq: int, op: int, fault: refusals.ApiError
 ) -> None:
     said = Publisher(run, batch).send(seq, op)
     assert f'"err_code":{fault.err_code},' in said
 
 
-def test_a_silent_batch_is_forgotten_and_what_it_stored_stays() -> None:
+def test_silent_batch_is_forgotten_and_what_it_stored_stays() -> None:
     run = fast()
     batch = Publisher(run)
     batch.send(1)

@@ -118,13 +118,13 @@ def stage() -> Stage:
     return Stage()
 
 
-def test_what_it_took_is_durable_and_acknowledged_without_anybody_else(stage: Stage) -> None:
+def test_publishes_it_took_are_durable_and_acknowledged_alone(stage: Stage) -> None:
     stage.publish("in")
     assert stage.store.durable_seq == 2
     assert stage.acks == [b'{"stream":"S","seq":2}']
 
 
-def test_others_are_not_troubled_as_long_as_they_looked_a_moment_ago(stage: Stage) -> None:
+def test_others_are_not_troubled_as_long_as_they_looked_moment_ago(stage: Stage) -> None:
     for _ in range(TRIES_MAX):
         stage.publish()
         if stage.router.take_lanes() == []:
@@ -133,7 +133,7 @@ def test_others_are_not_troubled_as_long_as_they_looked_a_moment_ago(stage: Stag
     raise AssertionError("they are told of every message")
 
 
-def test_who_measures_the_disk_is_told_what_a_long_commit_took(stage: Stage) -> None:
+def test_commit_latency_estimator_records_long_commits(stage: Stage) -> None:
     stage.disk.wait_ns = SMOOTHING * QUICK_NS + 1
     assert stage.pace.is_quick
     stage.publish("in")
@@ -141,7 +141,7 @@ def test_who_measures_the_disk_is_told_what_a_long_commit_took(stage: Stage) -> 
     assert not stage.pace.is_quick
 
 
-def test_a_slow_disk_is_not_waited_for(stage: Stage) -> None:
+def test_slow_disk_is_not_waited_for(stage: Stage) -> None:
     stage.pace.took(SLOW_NS)
     stage.publish("in")
     assert stage.store.durable_seq == 1
@@ -151,7 +151,7 @@ def test_a_slow_disk_is_not_waited_for(stage: Stage) -> None:
     assert stage.acks == [b'{"stream":"S","seq":2}']
 
 
-def test_a_failed_sync_acknowledges_nothing(stage: Stage) -> None:
+def test_failed_sync_acknowledges_nothing(stage: Stage) -> None:
     stage.disk.fail_nth(1, DiskFault.SYNC_ERROR)
     stage.publish("in")
     assert stage.acks == []
@@ -159,14 +159,14 @@ def test_a_failed_sync_acknowledges_nothing(stage: Stage) -> None:
     assert stage.router.take_lanes() == [stage.lane]
 
 
-def test_what_others_need_to_know_of_is_committed_and_then_told(stage: Stage) -> None:
+def test_message_for_others_is_committed_then_reported(stage: Stage) -> None:
     stage.lane.set_unattended(False)
     stage.publish("in")
     assert stage.acks == [b'{"stream":"S","seq":2}']
     assert stage.router.take_lanes() == [stage.lane]
 
 
-def test_behind_a_message_for_others_it_commits_nothing(stage: Stage) -> None:
+def test_nothing_is_committed_after_message_for_others(stage: Stage) -> None:
     stage.publish("in", header=b"NATS/1.0\r\nNats-Rollup: all\r\n\r\n")
     assert stage.left.subjects == ["s"]
     assert stage.router.take_lanes() == [stage.lane]
@@ -214,14 +214,14 @@ def test_headers_it_cannot_answer_are_for_others(stage: Stage, header: str) -> N
     assert stage.store.last_seq == 1
 
 
-def test_an_id_that_was_seen_is_answered_and_not_stored(stage: Stage) -> None:
+def test_id_that_was_seen_is_answered_and_not_stored(stage: Stage) -> None:
     for number in (1, 2, 1):
         stage.publish("in", header=b"NATS/1.0\r\nNats-Msg-Id: %d\r\n\r\n" % number)
     assert stage.acks[2] == b'{"stream":"S","seq":2,"duplicate": true}'
     assert stage.store.last_seq == 3
 
 
-def test_an_id_is_found_whoever_stored_it(stage: Stage) -> None:
+def test_id_is_found_regardless_of_its_publisher(stage: Stage) -> None:
     stage.ids.add(b"theirs", 1, time.time_ns())
     stage.publish("in", header=b"NATS/1.0\r\nNats-Msg-Id: theirs\r\n\r\n")
     assert stage.acks == [b'{"stream":"S","seq":1,"duplicate": true}']
@@ -232,7 +232,7 @@ def test_an_id_is_found_whoever_stored_it(stage: Stage) -> None:
     assert stage.ids.last_id == b""
 
 
-def test_the_first_id_is_told_so_that_somebody_forgets_it() -> None:
+def test_first_id_is_reported_so_that_it_is_expired() -> None:
     stage = Stage(sync_always=False)
     for _ in range(TRIES_MAX):
         stage.publish()
@@ -243,14 +243,14 @@ def test_the_first_id_is_told_so_that_somebody_forgets_it() -> None:
     assert stage.router.take_lanes() == [stage.lane]
 
 
-def test_an_acknowledgement_that_is_stored_in_turn_is_committed_later(stage: Stage) -> None:
+def test_acknowledgement_that_is_stored_in_turn_is_committed_later(stage: Stage) -> None:
     stage.publish("s")  # as if a stream took the acknowledgements of its own messages
     assert stage.store.last_seq > 2
     stage.commit_as_usual()
     assert stage.store.durable_seq == stage.store.last_seq
 
 
-def test_a_lazy_store_is_written_to_and_not_synced() -> None:
+def test_lazy_store_is_written_to_and_not_synced() -> None:
     stage = Stage(sync_always=False)
     durable = stage.store.durable_seq
     stage.publish("in")

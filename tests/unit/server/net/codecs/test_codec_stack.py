@@ -68,7 +68,7 @@ def connected(
 
 
 @pytest.mark.parametrize("how", SPLITS)
-def test_both_directions_carry_the_stream_in_any_chunking(pki: Pki, how: str) -> None:
+def test_both_directions_carry_stream_in_any_chunking(pki: Pki, how: str) -> None:
     codec, client = connected(pki, how)
     sent = client.tls.write(client.websocket.send(MESSAGE))
     assert feed(codec, sent, how) == (MESSAGE, None)
@@ -83,7 +83,7 @@ def test_both_layers_can_be_asked(pki: Pki) -> None:
     assert codec.upper.upgrade.path == "/"
 
 
-def test_a_failed_handshake_below_is_the_end(pki: Pki) -> None:
+def test_failed_handshake_below_is_the_end(pki: Pki) -> None:
     codec = make_codec(pki)
     with pytest.raises(CodecError) as caught:
         codec.receive(upgrade_request())
@@ -92,7 +92,7 @@ def test_a_failed_handshake_below_is_the_end(pki: Pki) -> None:
     assert not codec.established
 
 
-def test_a_refused_upgrade_is_answered_through_tls(pki: Pki) -> None:
+def test_refused_upgrade_is_answered_through_tls(pki: Pki) -> None:
     codec, client = make_codec(pki), Client(pki)
     client.tls.shake_hands(codec)
     with pytest.raises(CodecError) as caught:
@@ -102,7 +102,7 @@ def test_a_refused_upgrade_is_answered_through_tls(pki: Pki) -> None:
     assert answer.startswith(b"HTTP/1.1 405 ")
 
 
-def test_a_close_frame_ends_both_layers_in_order(pki: Pki) -> None:
+def test_close_frame_ends_both_layers_in_order(pki: Pki) -> None:
     codec, client = connected(pki)
     client.websocket.protocol.send_close(1000, "bye")
     frames = client.websocket.sent()
@@ -140,7 +140,7 @@ def drained(codec: TransportCodec, data: bytes) -> tuple[list[int], CodecEnd | N
     return sizes, None
 
 
-def test_an_end_below_waits_until_the_bomb_above_is_drained(pki: Pki) -> None:
+def test_end_below_waits_until_bomb_above_is_drained(pki: Pki) -> None:
     codec, client = connected(pki)
     size = 5 * RECEIVE_BYTES_MAX
     sizes, end = drained(codec, client.tls.write(packed(bytes(size))) + client.tls.close())

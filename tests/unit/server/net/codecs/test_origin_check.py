@@ -39,13 +39,13 @@ def test_same_origin(origin: str, host: str, complaint: str) -> None:
     assert rules.complaint(origin, host, secure=False) == complaint
 
 
-def test_a_page_in_the_clear_is_not_of_a_tls_listener() -> None:
+def test_page_in_clear_is_not_of_tls_listener() -> None:
     rules = OriginRules.parse(True, ())
     assert rules.complaint("http://x:8080", "x:8080", secure=True) == "not same origin"
     assert rules.complaint("https://x:8080", "x:8080", secure=True) == ""
 
 
-def test_the_host_of_a_tls_listener_means_port_443() -> None:
+def test_host_of_tls_listener_means_port_443() -> None:
     rules = OriginRules.parse(True, ())
     assert rules.complaint("https://x", "x", secure=True) == ""
     assert rules.complaint("http://x", "x", secure=True) == "not same origin"
@@ -82,6 +82,6 @@ def test_without_rules_every_origin_is_allowed() -> None:
     assert OriginRules().complaint("garbage", "x", secure=False) == ""
 
 
-def test_an_allowed_origin_that_is_no_url_is_refused() -> None:
+def test_allowed_origin_that_is_no_url_is_refused() -> None:
     with pytest.raises(ValueError, match="cannot parse 'nonsense'"):
         OriginRules.parse(False, ("nonsense",))

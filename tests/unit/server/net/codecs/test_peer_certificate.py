@@ -61,12 +61,12 @@ RECORDED = [
 
 
 @pytest.mark.parametrize(("subject", "text"), RECORDED)
-def test_a_subject_is_printed_as_the_reference_prints_it(subject: Name, text: str) -> None:
+def test_subject_is_printed_as_reference_prints_it(subject: Name, text: str) -> None:
     leaf = shared_authority().sign(subject)
     assert summarise_certificate(leaf.der).subject == text
 
 
-def test_digests_are_those_of_the_key_and_of_the_whole_certificate() -> None:
+def test_digests_are_those_of_key_and_of_whole_certificate() -> None:
     authority = shared_authority()
     one, other = authority.sign(name((CN, "a"))), authority.sign(name((CN, "a")))
     summary = summarise_certificate(one.der)

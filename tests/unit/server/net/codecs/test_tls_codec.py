@@ -42,20 +42,20 @@ def test_any_chunking_of_records_gives_the_same_bytes(pki: Pki, how: str) -> Non
     assert feed(codec, client.write(MESSAGE), how) == (MESSAGE, None)
 
 
-def test_what_is_encoded_is_what_the_client_reads(pki: Pki) -> None:
+def test_client_reads_encoded_frames(pki: Pki) -> None:
     codec, client = connected(pki)
     assert client.read(codec.encode(memoryview(MESSAGE))) == MESSAGE
     assert codec.encode(b"") == b""
 
 
-def test_nothing_is_established_before_the_client_has_finished(pki: Pki) -> None:
+def test_nothing_is_established_before_client_has_finished(pki: Pki) -> None:
     codec = pki.acceptor().codec()
     assert not codec.established
     assert codec.outgoing() == b""
     assert (codec.version, codec.cipher_suite, codec.peer_der) == ("", "", None)
 
 
-def test_version_and_cipher_have_the_names_of_the_reference(pki: Pki) -> None:
+def test_version_and_cipher_have_names_of_reference(pki: Pki) -> None:
     codec, _ = connected(pki)
     assert codec.version == "1.3"
     assert codec.cipher_suite.startswith("TLS_")
@@ -69,7 +69,7 @@ def test_version_and_cipher_have_the_names_of_the_reference(pki: Pki) -> None:
     assert codec.cipher_suite == "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256"
 
 
-def test_bytes_before_close_notify_count_and_the_close_is_answered(pki: Pki) -> None:
+def test_bytes_before_close_notify_count_and_close_is_answered(pki: Pki) -> None:
     codec, client = connected(pki)
     records = client.write(b"PING\r\n") + client.close()
     with pytest.raises(CodecClosed) as caught:
@@ -82,7 +82,7 @@ def test_bytes_before_close_notify_count_and_the_close_is_answered(pki: Pki) -> 
     assert codec.receive(b"anything") == b""
 
 
-def test_our_farewell_is_an_orderly_end_to_the_client(pki: Pki) -> None:
+def test_our_farewell_is_orderly_end_to_client(pki: Pki) -> None:
     codec, client = connected(pki)
     last = codec.encode(b"-ERR 'Stale Connection'\r\n") + codec.farewell("Stale Connection")
     assert client.read(last) == b"-ERR 'Stale Connection'\r\n"
@@ -90,7 +90,7 @@ def test_our_farewell_is_an_orderly_end_to_the_client(pki: Pki) -> None:
     assert codec.encode(b"more") == b""
 
 
-def test_a_damaged_record_ends_the_connection_with_an_alert(pki: Pki) -> None:
+def test_damaged_record_ends_connection_with_alert(pki: Pki) -> None:
     codec, client = connected(pki)
     good, bad = client.write(b"PING\r\n"), bytearray(client.write(b"PONG\r\n"))
     bad[-1] ^= 1
@@ -106,7 +106,7 @@ def test_a_damaged_record_ends_the_connection_with_an_alert(pki: Pki) -> None:
     "text",
     [b'CONNECT {"verbose":false}\r\n', b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\xff\xff" * 9],
 )
-def test_plaintext_and_garbage_fail_the_handshake(pki: Pki, text: bytes) -> None:
+def test_plaintext_and_garbage_fail_handshake(pki: Pki, text: bytes) -> None:
     codec = pki.acceptor().codec()
     _, end = feed(codec, text, "bytes")
     assert isinstance(end, CodecError)
@@ -115,7 +115,7 @@ def test_plaintext_and_garbage_fail_the_handshake(pki: Pki, text: bytes) -> None
     assert "\n" not in end.text
 
 
-def test_a_handshake_that_never_ends_is_cut_off_at_a_named_size(pki: Pki) -> None:
+def test_handshake_that_never_ends_is_cut_off_at_named_size(pki: Pki) -> None:
     codec = pki.acceptor(verify=True).codec()
     context = pki.client_context()
     context.maximum_version = ssl.TLSVersion.TLSv1_2
@@ -131,7 +131,7 @@ def test_a_handshake_that_never_ends_is_cut_off_at_a_named_size(pki: Pki) -> Non
     assert "too many bytes" in end.text
 
 
-def test_a_client_certificate_is_asked_for_and_kept(pki: Pki) -> None:
+def test_client_certificate_is_asked_for_and_kept(pki: Pki) -> None:
     codec, _ = connected(pki, with_certificate=True, verify=True)
     der = codec.peer_der
     assert der is not None
@@ -153,19 +153,19 @@ def refused(pki: Pki, client_context: ssl.SSLContext, **options: object) -> Code
     return caught.value
 
 
-def test_a_client_without_certificate_is_refused_when_verifying(pki: Pki) -> None:
+def test_client_without_certificate_is_refused_when_verifying(pki: Pki) -> None:
     end = refused(pki, pki.client_context(), verify=True)
     assert "certificate" in end.text
 
 
-def test_a_certificate_of_a_stranger_is_refused(pki: Pki) -> None:
+def test_certificate_of_stranger_is_refused(pki: Pki) -> None:
     stranger = make_authority("stranger").sign(common_name("client"))
     context = pki.client_context()
     context.load_cert_chain(*stranger.write(pki.directory, "stranger"))
     assert "verify" in refused(pki, context, verify_and_map=True).text
 
 
-def test_an_authority_below_a_root_can_be_trusted_alone(pki: Pki) -> None:
+def test_authority_below_root_can_be_trusted_alone(pki: Pki) -> None:
     issuing = make_authority("issuing", make_authority("root"))
     ca_file, _ = issuing.write(pki.directory, "issuing")
     context = pki.client_context()
@@ -175,7 +175,7 @@ def test_an_authority_below_a_root_can_be_trusted_alone(pki: Pki) -> None:
     assert codec.established
 
 
-def test_an_expired_certificate_is_refused(pki: Pki) -> None:
+def test_expired_certificate_is_refused(pki: Pki) -> None:
     expired = pki.authority.sign(common_name("client"), not_after=EXPIRED)
     context = pki.client_context()
     context.load_cert_chain(*expired.write(pki.directory, "expired"))
@@ -203,7 +203,7 @@ def test_renegotiation_is_refused(pki: Pki) -> None:
     assert pki.acceptor().context.options & ssl.OP_NO_RENEGOTIATION
 
 
-def test_one_byte_tells_tls_from_plaintext(pki: Pki) -> None:
+def test_first_byte_distinguishes_tls_from_plaintext(pki: Pki) -> None:
     client = TlsClient(pki.client_context())
     client._step()
     assert looks_like_tls(client.write(b"")[:1])

@@ -36,18 +36,18 @@ def test_missing_files_are_named(pki: Pki) -> None:
     assert complaint(pki, key_file="") == "missing 'key_file' in TLS configuration"
 
 
-def test_a_key_of_another_certificate_is_refused(pki: Pki) -> None:
+def test_key_of_another_certificate_is_refused(pki: Pki) -> None:
     text = complaint(pki, key_file=pki.client[1])
     assert "private key does not match public key" in text
     assert pki.client[1] in text
 
 
-def test_files_of_the_wrong_kind_are_refused(pki: Pki) -> None:
+def test_files_of_wrong_kind_are_refused(pki: Pki) -> None:
     assert "error parsing X509 certificate/key pair" in complaint(pki, cert_file=pki.server[1])
     assert "failed to parse root ca certificate" in complaint(pki, ca_file=pki.server[1])
 
 
-def test_an_encrypted_key_is_refused_and_never_asked_for_on_the_terminal(pki: Pki) -> None:
+def test_encrypted_key_is_refused_and_never_asked_for_on_terminal(pki: Pki) -> None:
     leaf = pki.authority.sign(common_name("x"))
     cert_file, _ = leaf.write(pki.directory, "locked")
     key_file = pki.directory / "locked-encrypted.pem"
@@ -114,7 +114,7 @@ def test_all_curves_together_forbid_nothing(pki: Pki) -> None:
     build_context(pki.options(curve_preferences=("CurveP521", "CurveP384", "CurveP256", "X25519")))
 
 
-def test_every_suite_of_the_table_is_known_to_openssl(pki: Pki) -> None:
+def test_every_suite_of_table_is_known_to_openssl(pki: Pki) -> None:
     for name, openssl in IANA_TO_OPENSSL.items():
         context = build_context(pki.options(cipher_suites=(name,)))
         names = {cipher["name"] for cipher in context.get_ciphers()}
@@ -122,7 +122,7 @@ def test_every_suite_of_the_table_is_known_to_openssl(pki: Pki) -> None:
         assert not names & (set(IANA_TO_OPENSSL.values()) - {openssl})
 
 
-def test_a_list_of_tls13_suites_leaves_nothing_for_older_clients(pki: Pki) -> None:
+def test_list_of_tls13_suites_leaves_nothing_for_older_clients(pki: Pki) -> None:
     context = build_context(pki.options(cipher_suites=("TLS_AES_128_GCM_SHA256",)))
     assert context.minimum_version == ssl.TLSVersion.TLSv1_3
 

@@ -44,7 +44,7 @@ def refuse(request: bytes, how: str = "whole", rules: UpgradeRules | None = None
 
 @pytest.mark.parametrize("how", SPLITS)
 @pytest.mark.parametrize("name", GOOD)
-def test_a_good_request_is_accepted_in_any_chunking(name: str, how: str) -> None:
+def test_good_request_is_accepted_in_any_chunking(name: str, how: str) -> None:
     upgrade = read(GOOD[name], how)
     assert upgrade is not None
     assert upgrade.response.startswith(b"HTTP/1.1 101 Switching Protocols\r\n")
@@ -54,7 +54,7 @@ def test_a_good_request_is_accepted_in_any_chunking(name: str, how: str) -> None
 
 @pytest.mark.parametrize("how", SPLITS)
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_request_is_refused_with_the_recorded_status(name: str, how: str) -> None:
+def test_bad_request_is_refused_with_recorded_status(name: str, how: str) -> None:
     request, status = BAD[name]
     refused = refuse(request, how)
     assert refused.response.split(b" ", 2)[1] == str(status).encode()
@@ -65,7 +65,7 @@ def test_a_bad_request_is_refused_with_the_recorded_status(name: str, how: str) 
 
 
 @pytest.mark.parametrize("how", SPLITS)
-def test_a_request_head_beyond_the_limit_is_refused_whatever_its_chunks(how: str) -> None:
+def test_request_head_beyond_limit_is_refused_whatever_its_chunks(how: str) -> None:
     step = HANDSHAKE_BYTES_MAX // 8
     pads = [f"X-{i}: {'x' * step}" for i in range(8)]
     assert refuse(upgrade_request("GET / HTTP/1.1", *pads), how).response[9:12] == b"431"
@@ -73,13 +73,13 @@ def test_a_request_head_beyond_the_limit_is_refused_whatever_its_chunks(how: str
     assert refuse(endless, how).response[9:12] == b"431"
 
 
-def test_data_before_the_handshake_is_complete_is_refused_without_a_word() -> None:
+def test_data_before_handshake_is_complete_is_refused_without_word() -> None:
     refused = refuse(upgrade_request() + b"\x82\x80abcd")
     assert refused.response == b""
     assert "client sent data before handshake is complete" in refused.text
 
 
-def test_feeding_nothing_is_no_end_of_the_stream() -> None:
+def test_feeding_nothing_is_no_end_of_stream() -> None:
     reader = UpgradeReader(UpgradeRules())
     assert reader.feed(b"") is None
     assert reader.feed(upgrade_request()) is not None
@@ -116,7 +116,7 @@ def test_masking_is_waived_only_on_request() -> None:
     assert b"Nats-No-Masking: true\r\n" in waived.response
 
 
-def test_configured_headers_are_added_to_the_answer() -> None:
+def test_configured_headers_are_added_to_answer() -> None:
     options = WebsocketOptions(port=1, headers={"X-My": "yes", "x-lower": "a b"})
     upgrade = accept(upgrade_request(), upgrade_rules(options, secure=False))
     assert b"X-My: yes\r\nx-lower: a b\r\n" in upgrade.response
@@ -135,11 +135,11 @@ def test_configured_headers_are_added_to_the_answer() -> None:
         ("bogus", ""),
     ],
 )
-def test_a_forwarded_address_counts_when_it_is_one_address(header: str, address: str) -> None:
+def test_forwarded_address_counts_when_it_is_one_address(header: str, address: str) -> None:
     assert accept(upgrade_request(X_Forwarded_For=header)).client_ip == address
 
 
-def test_the_first_of_several_forwarded_headers_counts() -> None:
+def test_first_of_several_forwarded_headers_counts() -> None:
     request = upgrade_request(
         "GET / HTTP/1.1", "X-Forwarded-For: 9.9.9.9", "X-Forwarded-For: 1.1.1.1"
     )
@@ -163,11 +163,11 @@ def test_the_first_of_several_forwarded_headers_counts() -> None:
         ('uc="u; pc=p', {"pc": "p"}),
     ],
 )
-def test_cookies_are_read_as_the_reference_reads_them(cookie: str, cookies: dict[str, str]) -> None:
+def test_cookies_are_read_as_reference_reads_them(cookie: str, cookies: dict[str, str]) -> None:
     assert accept(upgrade_request(Cookie=cookie)).cookies == cookies
 
 
-def test_cookies_never_show_in_a_repr() -> None:
+def test_cookies_never_show_in_repr() -> None:
     upgrade = accept(upgrade_request(Cookie="jwt=sesame"))
     assert "sesame" not in repr(upgrade)
 
@@ -186,7 +186,7 @@ def test_browsers_are_known_by_their_agent(agent: str, browser: bool, safari: bo
     assert (upgrade.browser, upgrade.safari) == (browser, safari)
 
 
-def test_a_foreign_origin_is_forbidden() -> None:
+def test_foreign_origin_is_forbidden() -> None:
     rules = UpgradeRules(origins=OriginRules.parse(True, ()))
     refused = refuse(upgrade_request(Origin="http://evil"), rules=rules)
     assert refused.response.startswith(b"HTTP/1.1 403 Forbidden\r\n")
@@ -195,7 +195,7 @@ def test_a_foreign_origin_is_forbidden() -> None:
     accept(upgrade_request(Origin="http://127.0.0.1:80"), rules)
 
 
-def test_log_texts_are_short_and_one_line_whatever_the_peer_sends() -> None:
+def test_log_texts_are_short_and_one_line_whatever_peer_sends() -> None:
     rules = UpgradeRules(origins=OriginRules.parse(True, ()))
     for request in (
         upgrade_request(Origin="x" * 5000),

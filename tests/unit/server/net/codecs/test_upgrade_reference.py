@@ -37,11 +37,11 @@ def status_of(server: ServerUnderTest, request: bytes) -> int:
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_the_reference_accepts_what_we_accept(reference: ServerUnderTest, name: str) -> None:
+def test_reference_accepts_what_we_accept(reference: ServerUnderTest, name: str) -> None:
     assert status_of(reference, GOOD[name]) == 101
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_the_reference_refuses_what_we_refuse(reference: ServerUnderTest, name: str) -> None:
+def test_reference_refuses_what_we_refuse(reference: ServerUnderTest, name: str) -> None:
     request, status = BAD[name]
     assert status_of(reference, request) == status

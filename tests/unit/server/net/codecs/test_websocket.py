@@ -43,7 +43,7 @@ def connected(
 
 @pytest.mark.parametrize("how", SPLITS)
 @pytest.mark.parametrize("compression", [False, True])
-def test_both_directions_carry_the_stream_in_any_chunking(how: str, compression: bool) -> None:
+def test_both_directions_carry_stream_in_any_chunking(how: str, compression: bool) -> None:
     codec, client = connected(how, compression=compression)
     assert codec.established
     sent = client.send(MESSAGE) + client.send(b"PING\r\n")
@@ -63,7 +63,7 @@ def test_every_kind_of_client_can_read_what_it_gets(agent: str, compression: boo
     assert client.messages(codec.encode(data)) == data
 
 
-def test_safari_gets_a_compressed_message_in_one_frame() -> None:
+def test_safari_gets_compressed_message_in_one_frame() -> None:
     data = os.urandom(20_000) + bytes(20_000)
     for agent, first_byte in (
         ("Mozilla/5.0 Firefox/1", 0x42),
@@ -78,7 +78,7 @@ def test_compressed_traffic_is_smaller() -> None:
     assert len(codec.encode(MESSAGE)) < len(MESSAGE) // 20
 
 
-def test_nothing_is_established_before_the_request_is_complete() -> None:
+def test_nothing_is_established_before_request_is_complete() -> None:
     codec = WebSocketCodec(UpgradeRules())
     request = upgrade_request()
     assert codec.receive(request[:-1]) == b""
@@ -99,7 +99,7 @@ def test_pings_are_answered_once() -> None:
     assert codec.outgoing() == b""
 
 
-def test_a_refused_upgrade_leaves_its_answer_to_send() -> None:
+def test_refused_upgrade_leaves_its_answer_to_send() -> None:
     codec = WebSocketCodec(UpgradeRules())
     with pytest.raises(CodecError) as caught:
         codec.receive(upgrade_request("POST / HTTP/1.1"))
@@ -111,7 +111,7 @@ def test_a_refused_upgrade_leaves_its_answer_to_send() -> None:
     assert codec.receive(b"more") == b""
 
 
-def test_bytes_before_a_close_count_and_replies_leave_before_the_answer() -> None:
+def test_bytes_before_close_count_and_replies_leave_before_answer() -> None:
     codec, client = connected()
     sent = client.send(b"PING\r\n")
     client.protocol.send_close(1000, "bye")
@@ -126,7 +126,7 @@ def test_bytes_before_a_close_count_and_replies_leave_before_the_answer() -> Non
     assert codec.receive(frame(BINARY, b"more")) == b""
 
 
-def test_a_violation_is_answered_with_its_name() -> None:
+def test_violation_is_answered_with_its_name() -> None:
     codec, client = connected()
     with pytest.raises(CodecError) as caught:
         codec.receive(frame(BINARY, b"PING\r\n") + frame(0, b"stray"))
@@ -137,7 +137,7 @@ def test_a_violation_is_answered_with_its_name() -> None:
 
 
 @pytest.mark.parametrize("reason", [*CLOSE_STATUSES, "No Responders Requires Headers"])
-def test_a_farewell_names_the_reason_in_a_frame_the_client_understands(reason: str) -> None:
+def test_farewell_names_reason_in_frame_client_understands(reason: str) -> None:
     codec, client = connected()
     client.receive(codec.farewell(reason))
     status = close_status(reason)
@@ -146,7 +146,7 @@ def test_a_farewell_names_the_reason_in_a_frame_the_client_understands(reason: s
     assert client.close_received == expected
 
 
-def test_recorded_statuses_of_the_reference() -> None:
+def test_recorded_statuses_of_reference() -> None:
     recorded = {
         "Stale Connection": 1001,
         "Server Shutdown": 1001,
@@ -160,13 +160,13 @@ def test_recorded_statuses_of_the_reference() -> None:
     assert {reason: close_status(reason) for reason in recorded} == recorded
 
 
-def test_before_the_upgrade_there_is_nothing_to_say_in_farewell() -> None:
+def test_before_upgrade_there_is_nothing_to_report_in_farewell() -> None:
     codec = WebSocketCodec(UpgradeRules())
     codec.receive(b"GET / HT")
     assert codec.farewell("Server Shutdown") == b""
 
 
-def test_a_close_behind_a_bomb_waits_for_its_turn() -> None:
+def test_close_after_bomb_waits_for_its_turn() -> None:
     codec, client = connected(compression=True)
     bomb = client.send(bytes(5_000_000))
     end = frame(CLOSE, struct.pack("!H", 1000))
@@ -176,7 +176,7 @@ def test_a_close_behind_a_bomb_waits_for_its_turn() -> None:
     assert not codec.pending
 
 
-def test_listener_options_reach_the_codec() -> None:
+def test_listener_options_reach_codec() -> None:
     options = WebsocketOptions(
         port=1, compression=True, same_origin=True, allowed_origins=("https://x",)
     )

@@ -119,7 +119,7 @@ def test_any_chunking_gives_the_same_bytes(name: str, how: str) -> None:
     assert Received().feed(STREAMS[name], how).data == expected(name)
 
 
-def test_the_bytes_are_those_that_were_framed() -> None:
+def test_bytes_are_those_that_were_framed() -> None:
     assert expected("one") == expected("text") == expected("empty") == DATA
     assert expected("text that is no utf8") == b"\xff" + DATA
     assert expected("many") == DATA * 300
@@ -209,13 +209,13 @@ def raw_frame(first: int, payload: bytes = b"") -> bytes:
     ],
 )
 @pytest.mark.parametrize("how", SPLITS)
-def test_a_violation_is_named_as_the_reference_names_it(stream: bytes, text: str, how: str) -> None:
+def test_violation_is_named_as_reference_names_it(stream: bytes, text: str, how: str) -> None:
     found = violation(stream, how)
     assert found.text == text
     assert found.status == CloseStatus.PROTOCOL_ERROR
 
 
-def test_compression_that_was_not_agreed_on_is_a_violation() -> None:
+def test_compression_that_was_not_agreed_on_is_violation() -> None:
     decoder = FrameDecoder(lambda _: None)
     with pytest.raises(FrameViolation, match="without negotiated permessage-deflate"):
         decoder.feed(packed(DATA), [])
@@ -232,7 +232,7 @@ def test_compression_that_was_not_agreed_on_is_a_violation() -> None:
         b"\x00\xff\x00\x00\xff",  # a stored block that never comes
     ],
 )
-def test_a_corrupt_compressed_message_is_a_violation(payload: bytes, how: str) -> None:
+def test_corrupt_compressed_message_is_violation(payload: bytes, how: str) -> None:
     found = violation(frame(BINARY, payload, rsv1=True), how)
     assert found.status == CloseStatus.INVALID_DATA
 
@@ -240,7 +240,7 @@ def test_a_corrupt_compressed_message_is_a_violation(payload: bytes, how: str) -
 @pytest.mark.parametrize(
     "code", [1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013, 1014, 3000, 4999]
 )
-def test_a_close_is_answered_in_kind(code: int) -> None:
+def test_close_is_answered_in_kind(code: int) -> None:
     payload = struct.pack("!H", code) + b"bye"
     with pytest.raises(PeerClosed) as caught:
         Received().feed(frame(CLOSE, payload), "bytes")
@@ -254,7 +254,7 @@ def test_close_statuses_that_mean_nothing_are_violations(code: int) -> None:
     )
 
 
-def test_a_close_without_status_or_with_a_bad_reason() -> None:
+def test_close_without_status_or_with_bad_reason() -> None:
     with pytest.raises(PeerClosed) as caught:
         Received().feed(frame(CLOSE, b""))
     assert caught.value.reply == b""
@@ -263,19 +263,19 @@ def test_a_close_without_status_or_with_a_bad_reason() -> None:
     assert caught.value.reply == b"\x03\xefinvalid utf8 body in close frame"
 
 
-def test_what_comes_before_an_end_is_given_out() -> None:
+def test_messages_before_the_end_are_delivered() -> None:
     received = Received()
     with pytest.raises(PeerClosed):
         received.feed(frame(BINARY, DATA) + packed(DATA) + frame(CLOSE, b"") + frame(BINARY, DATA))
     assert received.data == DATA * 2
 
 
-def test_a_claimed_length_takes_no_memory() -> None:
+def test_claimed_length_takes_no_memory() -> None:
     received = Received().feed(b"\x82\xff\x40" + bytes(7) + bytes(4) + DATA, "random")
     assert received.data == DATA
 
 
-def test_a_bomb_comes_out_in_bounded_portions() -> None:
+def test_bomb_comes_out_in_bounded_portions() -> None:
     size = 40 * 1024 * 1024
     bomb = packed(bytes(size)) + frame(BINARY, DATA)
     assert len(bomb) < size // 900
@@ -292,12 +292,12 @@ def test_many_small_bombs_in_one_chunk_are_bounded_too() -> None:
     assert received.replies == [b"\x8a\x03end"]
 
 
-def test_a_portion_that_ends_with_a_message_does_not_hold_back_the_next_frame() -> None:
+def test_portion_that_ends_with_message_does_not_hold_back_the_next_frame() -> None:
     stream = packed(bytes(RECEIVE_BYTES_MAX)) + frame(BINARY, DATA) + packed(DATA)
     assert Received().feed(stream).data == bytes(RECEIVE_BYTES_MAX) + DATA * 2
 
 
-def test_a_message_beyond_its_limit_is_too_big() -> None:
+def test_message_beyond_its_limit_is_too_big() -> None:
     received = Received(message_bytes_max=1_000_000)
     received.feed(packed(bytes(1_000_000)) * 3)
     with pytest.raises(FrameViolation) as caught:
@@ -305,7 +305,7 @@ def test_a_message_beyond_its_limit_is_too_big() -> None:
     assert caught.value.status == CloseStatus.TOO_BIG
 
 
-def test_nothing_piles_up_behind_the_last_block_of_a_message() -> None:
+def test_nothing_accumulates_after_last_block_of_message() -> None:
     inflater = FrameInflater(1000)
     inflater.push(zlib.compress(DATA, wbits=-15))
     assert inflater.drain(1000) == DATA
@@ -316,7 +316,7 @@ def test_nothing_piles_up_behind_the_last_block_of_a_message() -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 125, 126, 65535, 65536, 200_000])
-def test_an_encoded_frame_has_the_shortest_length(size: int) -> None:
+def test_encoded_frame_has_shortest_length(size: int) -> None:
     raw = encode_frame(BINARY, bytes(size))
     head = 2 if size < 126 else 4 if size < 65536 else 10
     assert len(raw) == head + size
@@ -343,7 +343,7 @@ def frames_of(raw: bytes) -> list[tuple[int, int]]:
 @pytest.mark.parametrize("size", [1, 4096, 4097, 10_000])
 @pytest.mark.parametrize("compress", [False, True])
 @pytest.mark.parametrize("frame_bytes_max", [0, BROWSER_FRAME_BYTES_MAX])
-def test_what_is_encoded_decodes_to_itself(size: int, compress: bool, frame_bytes_max: int) -> None:
+def test_encoded_value_decodes_to_itself(size: int, compress: bool, frame_bytes_max: int) -> None:
     for data in (os.urandom(size), bytes(size), os.urandom(size // 2) + bytes(size)):
         raw = encode_message(data, compress=compress, frame_bytes_max=frame_bytes_max)
         assert Received(masked=False).feed(raw, "random").data == data
@@ -367,7 +367,7 @@ def test_small_and_incompressible_data_is_sent_as_it_is() -> None:
     assert encode_message(os.urandom(500), compress=True, frame_bytes_max=0)[0] == 0x82
 
 
-def test_a_close_reason_is_cut_to_what_a_control_frame_holds() -> None:
+def test_close_reason_is_cut_to_what_control_frame_holds() -> None:
     assert close_payload(1000, "x" * 123) == b"\x03\xe8" + b"x" * 123
     assert close_payload(1000, "x" * 124) == b"\x03\xe8" + b"x" * 120 + b"..."
     cut = close_payload(1000, "é" * 100)
