@@ -7,7 +7,7 @@ skipped, so the same command measures one library or all of them:
     pip install zstandard lz4 cramjam && python benchmarks/compression.py
 
 docs/decisions/0012-compression.md records the choice made from its figures. This compares
-compressors, not our sealing of blocks: that is benchmarks/sealing.py.
+compressors, not our sealing of blocks: that is benchmarks/seal_cost.py.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from examples.demo.copies import disagreements
 from examples.demo.feed import make_feed
-from examples.demo.showing import Steps, draw, show
+from examples.demo.screen import Steps, draw, show
 from examples.demo.sparkside import started
 from examples.demo.story import Story, tell
 from rich.console import Console

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from examples.demo.showing import Steps
+    from examples.demo.screen import Steps
     from pyspark.sql import SparkSession
 
 CONFIG = BucketConfig(history=HISTORY)

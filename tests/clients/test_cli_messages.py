@@ -248,7 +248,7 @@ def test_client_that_requires_tls_sends_nothing_in_clear(
 
 
 class Eavesdropper(threading.Thread):
-    """A server without TLS that writes down what it is told."""
+    """A server without TLS that records what it receives."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)

@@ -63,7 +63,7 @@ async def _settled(client: Client) -> None:
 
 
 async def _answered(client: Client) -> None:
-    """The same for a client that does not hear itself: a request that nobody hears is answered."""
+    """The same for a client without echo: a request without responders gets a reply."""
     with pytest.raises(NoRespondersError):
         await client.request("nobody.home", b"", PATIENCE_SECONDS)
 

@@ -16,7 +16,7 @@ DIFFERENCES = Path(__file__).parent / "server" / "differences.toml"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what ours does differently on purpose; a difference that is gone then fails."""
+    """Mark deliberate differences of ours; a difference that no longer exists fails."""
     wanted = tomllib.loads(DIFFERENCES.read_text())
     for item in items:
         law = item.nodeid.partition("contract/server/")[2]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from penstock.fold import BatchConfig, Fold, FoldState, Observer, Repair
 from support.folds import DURABLE
-from support.following import until
+from support.followed_folds import until
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -3,7 +3,7 @@ processes.
 
 Every line on standard input (a `Task` in JSON) makes one victim, a fork of this process, so that a
 life costs no start of an interpreter. A victim goes on from the cursor it finds; what update has
-which revision is decided by the revision alone, so whoever kills it knows what must be there.
+which revision is decided by the revision alone, so the killer knows what must be there.
 Standard output says `pid N`, then `CURSOR` after each batch, and `gone` when the victim is dead.
 
 `MUTANTS` are stores that break the law on purpose: the cursor becomes durable before its data.

@@ -1,6 +1,6 @@
 """What clients of a JetStream server were promised, over all its lives; kept outside of it.
 
-Whoever loads the server notes every attempt before it is made and every answer when it came. A
+The load records every attempt before it is made and every reply when it came. A
 process that dies leaves attempts without an answer: those may have happened or not. Everything
 else may not. `wrong` collects what the load sees that must not be, and what the judges find.
 """
@@ -25,15 +25,15 @@ class Acks:
 
     def __init__(self) -> None:
         self.confirmed: set[int] = set()
-        """Somebody waited for the answer, and it came."""
+        """A caller waited for the reply, and it came."""
         self.sent: set[int] = set()
-        """In this life, nobody waits for an answer, and nothing that came later is confirmed."""
+        """In this life, no caller waits for a reply, and nothing that came later is confirmed."""
         self.lasting: set[int] = set()
         """Must not be delivered to anybody, nor be kept for anybody, in any later life."""
         self.tried: set[int] = set()
         """Sent in any way."""
         self.covered: set[int] = set()
-        """Sent before one that was confirmed: what a consumer is told is written in order."""
+        """Sent before one that was confirmed: the acks of a consumer are written in order."""
         self.under_way: set[int] = set()
         """Deliveries, by consumer sequence, that were sent before they were acknowledged."""
 
@@ -72,7 +72,7 @@ class Ledger:
         self._numbers = itertools.count(1)
 
     def fresh(self, role: str, padding: int = 0) -> bytes:
-        """A payload that nobody else ever sends."""
+        """A payload that is sent only here."""
         return b"%s-%d-%d" % (role.encode(), self.life, next(self._numbers)) + b"." * padding
 
     def note_stored(self, stream: str, seq: int, payload: bytes) -> None:
@@ -81,7 +81,7 @@ class Ledger:
         if known != payload:
             self.wrong.append(f"{stream} {seq} is {payload[:40]!r}, was {known[:40]!r}")
         if payload not in self.tried[stream]:
-            self.wrong.append(f"{stream} {seq} holds what nobody published: {payload[:40]!r}")
+            self.wrong.append(f"{stream} {seq} holds what was never published: {payload[:40]!r}")
         self.answers += 1
 
     def note_delivered(self, consumer: str, seq: int) -> None:
@@ -102,7 +102,7 @@ class Ledger:
         self.is_dying = True
 
     def note_death(self) -> None:
-        """Nobody adds anything any more."""
+        """Nothing is added any more."""
         for acks in self.acks.values():
             acks.end_life()
 
@@ -126,7 +126,7 @@ class Ledger:
 
     def _judge_found(self, stream: str, seq: int, payload: bytes, acks: Acks | None) -> None:
         if payload not in self.tried[stream]:
-            self.wrong.append(f"{stream} {seq} holds what nobody published: {payload[:40]!r}")
+            self.wrong.append(f"{stream} {seq} holds what was never published: {payload[:40]!r}")
         if seq < self.purged_below[stream]:
             self.wrong.append(f"{stream} {seq} was purged and is there")
         if acks is not None and seq in acks.lasting:

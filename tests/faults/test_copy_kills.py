@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from faults.serving import serving
+from faults.killed_server import serving
 from support.assets import JetStream
 from support.jetstream import encode
 from support.servers import until

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from faults.lives import HEADER, SECOND, opened
+from faults.store_lives import HEADER, SECOND, opened
 from faults.verdicts import FILE_BYTES_MAX, contents
 from penstock.store.contract import Missing
 from penstock.store.errors import StoreError
@@ -128,7 +128,7 @@ class Settled:
         }
 
     def only_in(self, name: str) -> set[int]:
-        """The messages that are gone with a file."""
+        """The messages that are lost with a file."""
         if name not in self.sole:
             store = opened(self.harmed(damage.lose, name), self.options)
             self.sole[name] = self.held.keys() - contents(store).keys()
@@ -163,13 +163,13 @@ def verdict(
     state = store.state()
     for seq in sorted(lost):
         if not any(first <= seq <= last for first, last in state.damaged):
-            wrong.append(f"{seq} is lost and nobody is told")
+            wrong.append(f"{seq} is lost and not reported")
         elif store.load(seq) is not Missing.DAMAGED:
             wrong.append(f"{seq} is lost and reads as {store.load(seq)}")
     if lost or found.keys() - settled.held.keys():
         told = store.recovery
         if not (state.damaged or told.cut_short or told.unreadable or told.faulty):
-            wrong.append(f"nothing is told: {told}")
+            wrong.append(f"nothing is reported: {told}")
     store.close()
     return wrong
 

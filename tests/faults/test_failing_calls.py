@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from faults.lives import Life, opened
+from faults.store_lives import Life, opened
 from faults.verdicts import contents, judged, wrong_with
 from penstock.store.errors import StoreError, SyncFailed
 from penstock.testing.sim_disk import DiskFault, SimDisk

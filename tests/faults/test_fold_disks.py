@@ -13,7 +13,7 @@ from penstock.fold import Fold, FoldState
 from penstock.fold.follow import supervisor as supervisor_module
 from penstock.kv.kv_types import CaughtUp
 from support.folds import DURABLE, put
-from support.following import QUICK, folded_up_to, ready, until
+from support.followed_folds import QUICK, folded_up_to, ready, until
 from support.patience import PATIENCE_SECONDS
 from support.scripts import Gate, Script, ScriptedBucket
 

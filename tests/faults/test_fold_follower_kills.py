@@ -1,6 +1,6 @@
 """Processes are killed with SIGKILL while they follow a bucket, list it, or repair their fold.
 
-Between two lives the bucket is written to, loses its head to a purge, or is made anew. Whenever the
+Between two lives the bucket is written to, loses its head to a purge, or is recreated. Whenever the
 cursor that is left can be resumed from, every key that has not changed since is as the bucket has
 it; and at the end the fold is what the bucket is. A fold that repairs nothing is found out.
 """
@@ -21,7 +21,7 @@ from penstock.kv.contract import BucketConfig
 from penstock.kv.kv_connection import NatsConfig, NatsConnection
 from penstock.server.config.options import Options
 from support.folds import DURABLE, contents
-from support.following import folded_up_to, live, ready
+from support.followed_folds import folded_up_to, live, ready
 from support.killed_followers import victims
 from support.patience import PATIENCE_SECONDS
 
@@ -54,7 +54,7 @@ async def serving(directory: Path) -> AsyncIterator[tuple[str, NatsBucket]]:
 
 
 async def disturb(bucket: NatsBucket, task: Follow, chance: Random) -> str:
-    """What happens to a bucket while nobody follows it.
+    """What happens to a bucket while no fold follows it.
 
     A purge goes beyond the cursor: of what was removed behind it no log tells, and no fold learns.
     """
@@ -135,7 +135,7 @@ async def test_killed_follower_can_always_continue(
     async with serving(tmp_path / "server") as (url, bucket), victims() as making:
         task = Follow(f"{url}/b", str(tmp_path / "fold"), kind)
         for life in range(LIVES * rounds):
-            tried[f"buckets {await disturb(bucket, task, chance)} while nobody followed"] += 1
+            tried[f"buckets {await disturb(bucket, task, chance)} while no fold followed"] += 1
             said = await making.live_and_die(task, chance.randrange(1, WORDS_MAX))
             tried["following processes killed"] += 1
             tried["repairs seen by them"] += said.count("repaired")

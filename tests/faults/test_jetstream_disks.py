@@ -104,7 +104,7 @@ def test_failed_sync_is_final_for_its_stream_and_reported(
         faults.strike("sync STRUCK/msgs")
         waiting = client.subscribe()
         client.publish("STRUCK.a", b"in doubt", reply=waiting.subject, headers={"Nats-Msg-Id": "2"})
-        eventually(lambda: health(server)[0] == 503, "it is told")
+        eventually(lambda: health(server)[0] == 503, "it is reported")
         for msg_id in ("2", "1", "3"):
             refused = struck.refused("a", b"more", {"Nats-Msg-Id": msg_id})
             assert (refused.code, refused.err_code) == (503, STORE_FAILED)
@@ -139,7 +139,7 @@ def test_ack_is_not_confirmed_by_disk_that_fails(
         doubt = client.subscribe()
         client.publish(second.reply, b"+ACK", reply=doubt.subject)
         client.publish(third.reply, b"+ACK", reply=doubt.subject)
-        eventually(lambda: health(server)[0] == 503, "it is told")
+        eventually(lambda: health(server)[0] == 503, "it is reported")
         assert doubt.waiting() == []
         assert consumer.info()["name"] == "c"
     faults.heal()
@@ -157,7 +157,7 @@ def test_full_disk_refuses_and_continues_by_itself(faulty: tuple[ServerUnderTest
         faults.strike("full FULL/msgs")
         late = client.subscribe()
         client.publish("FULL.a", b"late", reply=late.subject)
-        eventually(lambda: health(server)[0] == 503, "it is told")
+        eventually(lambda: health(server)[0] == 503, "it is reported")
         refused = stream.refused("a", b"more")
         assert refused.err_code == STORE_FAILED
         assert "No space left" in refused.description

@@ -14,7 +14,7 @@ import pytest
 
 from faults.jetledger import Existence, Ledger
 from faults.jetload import KEYS, WORKED, Load, set_up
-from faults.serving import serving
+from faults.killed_server import serving
 from support.assets import JetStream, ack_fields
 from support.patience import PATIENCE_SECONDS
 from support.servers import until

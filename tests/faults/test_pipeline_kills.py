@@ -108,7 +108,7 @@ def archived_messages(directory: Path, form: str) -> list[tuple[int, bytes]]:
 
 
 def folded_anew(place: Path, shard: int) -> bytes:
-    """The log of a shard, by somebody who was never stopped."""
+    """The log of a shard, by a follower that was never stopped."""
     updates = [update_of(revision) for revision in range(1, LAST + 1)]
     with AppendLogSnapshot.open(place / f"anew-{shard}") as store:
         store.apply([one for one in updates if hash_of(one.key) % SHARDS == shard], at(LAST))

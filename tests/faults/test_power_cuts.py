@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from faults.lives import Life
+from faults.store_lives import Life
 from faults.verdicts import judged
 from penstock.store.errors import NotFound
 from penstock.store.format.compression import BlockCompression
@@ -14,7 +14,7 @@ from penstock.store.format.encryption import ServerKey
 from penstock.testing.crash_states import crash_states
 from penstock.testing.recording_disk import RecordingDisk
 from penstock.testing.sim_disk import SimDisk
-from support.consumer import Run, as_model, reopened, small_logs
+from support.consumer_states import Run, as_model, reopened, small_logs
 
 if TYPE_CHECKING:
     from collections import Counter

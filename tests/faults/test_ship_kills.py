@@ -68,7 +68,7 @@ class Judge:
         source = task.source()
         manifest = await source.latest()
         if manifest is None:
-            return "the pointer is gone" if published else ""
+            return "the pointer is missing" if published else ""
         if manifest.cursor.rank < published:
             return f"the pointer is at {manifest.cursor.rank}, but {published} was published"
         try:

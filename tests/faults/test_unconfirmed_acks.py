@@ -1,4 +1,4 @@
-"""Acknowledgements that nobody waits for reach the disk by themselves, and then outlive a kill.
+"""Unconfirmed acknowledgements reach the disk by themselves, and then survive a kill.
 
 How soon is a matter of a timer, and tried with a clock of our own (`unit/server/jetstream/
 test_upkeep.py`). Here it is a matter of order: nothing else is asked of the server, its files are

@@ -97,7 +97,7 @@ def make(client: JetStream) -> None:
 
 
 def rewritten(directory: Path, name: str, key: bytes, change: Callable[[Any], None]) -> None:
-    """Changes the value of a slot file, as whoever has the key would."""
+    """Changes the value of a slot file, as an owner of the key would."""
     disk = RealDisk.at(directory)
     slots, reading = SlotFile.open(disk, name, key, value_bytes_max=asset_files.META_BYTES_MAX)
     value = msgspec.json.decode(reading.value)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from faults.lives import opened
+from faults.store_lives import opened
 from models.store import file_size
 from penstock.store.contract import Appended, SubjectState
 from penstock.store.errors import StoreError
@@ -22,7 +22,7 @@ from support.files import warmed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from faults.lives import Version
+    from faults.store_lives import Version
     from penstock.store.contract import MessageRecord
     from penstock.store.filestore import FileStore
     from penstock.testing.sim_disk import SimDisk

@@ -4,7 +4,7 @@ Every line on standard input (a `Task` in JSON) makes one victim, a fork of this
 a life costs no start of an interpreter. A victim appends, removes now and then, and syncs in
 groups while it goes on appending; standard output says `pid N`, then `+FIRST LAST` and `-SEQ`
 each only once it is durable, and `gone` when the victim is dead. What message a sequence holds is
-decided by sequence and life, so whoever holds the ledger can check it byte for byte.
+decided by sequence and life, so the ledger is enough to check it byte for byte.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ INCARNATION = 77
 GROUP_MAX = 40
 REMOVED_EVERY = 7
 MESSAGES_MAX = 1_000_000
-"""A victim nobody kills ends here."""
+"""A victim that is not killed ends here."""
 
 
 @dataclass(frozen=True)

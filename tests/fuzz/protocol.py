@@ -157,7 +157,7 @@ class Watcher:
         self._socket.sendall(b'CONNECT {"verbose":false}\r\n')
 
     def check(self) -> None:
-        """Raises OSError when the server is gone or silent."""
+        """Raises OSError when the server is closed or silent."""
         self._socket.sendall(b"PING\r\n")
         self._read_until(b"PONG\r\n")
 

@@ -137,7 +137,7 @@ def is_still(config: dict[str, Any], *, is_clean: bool) -> bool:
 
 
 def is_lasting(config: dict[str, Any]) -> bool:
-    """Whether the consumer stays when nobody uses it."""
+    """Whether the consumer stays when it is unused."""
     is_copy = config.get("deliver_subject", "").startswith("$JS.")
     is_idle = config.get("inactive_threshold") or config.get("mem_storage")
     return bool(config.get("durable_name")) and not (is_copy or is_idle)

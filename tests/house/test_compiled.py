@@ -1,4 +1,4 @@
-"""Compiled modules and what Python is told of them say the same."""
+"""Compiled modules and their stubs agree."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Docstrings, comments and pages read as CONTRIBUTING.md asks, as far as a program can check it.
 
 A module docstring begins with a sentence, and prose avoids a short list of words that hide who does
-what. Checked are the strings and comments of the code, and the pages.
+what. Checked are the strings and comments of the code, and the pages; of tests the docstrings and
+comments, because their other strings are often input.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 ROOT = Path(__file__).parents[2]
-#: Not yet `tests`, whose prose is rewritten file by file.
 FOLDERS = ("src", "docs", "tools", "benchmarks", "examples", "packaging")
 MODULES = sorted(path for path in (ROOT / "src").rglob("*.py*") if path.suffix in (".py", ".pyx"))
 CODE = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
+TESTS = sorted(path for path in (ROOT / "tests").rglob("*.py") if path != Path(__file__))
 CYTHON = sorted((ROOT / "src").rglob("*.px[dyi]")) + sorted((ROOT / "src").rglob("*.pyi"))
 PAGES = sorted(
     path
@@ -33,7 +34,7 @@ PAGES = sorted(
 AVOIDED = re.compile(
     r"\b(nobody|somebody|whoever|anew|all the same|(?:is|are) gone|(?:is|are) told|shall)\b", re.I
 )
-DOCSTRING = re.compile(r'(?:#.*\n|\s)*"""(.*?)"""', re.DOTALL)
+DOCSTRING = re.compile(r'(?:#.*\n|\s)*r?"""(.*?)"""', re.DOTALL)
 
 
 def shown(path: Path) -> str:
@@ -45,6 +46,12 @@ def strings(text: str) -> Iterator[tuple[int, str]]:
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.lineno, node.value
+
+
+def docstrings(text: str) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            yield node.lineno, str(node.value.value)
 
 
 def comments(text: str) -> Iterator[tuple[int, str]]:
@@ -81,7 +88,8 @@ def test_prose_that_breaks_rule_is_found() -> None:
     assert opening_fault('"""the writer."""') == "the writer."
     assert opening_fault('"""The writer"""') == "The writer"
     assert opening_fault("import os\n") == ""
-    for paths in (MODULES, CODE, CYTHON, PAGES):
+    assert avoided(docstrings('"""It is told."""\nx = "nobody"\n')) == [(1, "is told")]
+    for paths in (MODULES, CODE, CYTHON, PAGES, TESTS):
         assert len(paths) > 20
 
 
@@ -94,3 +102,15 @@ def test_module_docstrings_begin_with_sentence() -> None:
 def test_prose_names_actor() -> None:
     found = {shown(path): avoided(prose(path)) for path in [*CODE, *CYTHON, *PAGES]}
     assert {path: places for path, places in found.items() if places} == {}
+
+
+def test_prose_of_tests_names_the_actor() -> None:
+    texts = {shown(path): path.read_text() for path in TESTS}
+    found = {path: avoided([*docstrings(text), *comments(text)]) for path, text in texts.items()}
+    assert {path: places for path, places in found.items() if places} == {}
+
+
+def test_modules_of_tests_and_tools_begin_with_sentence() -> None:
+    texts = {path: path.read_text() for path in [*TESTS, *CODE]}
+    faults = {shown(path): opening_fault(text) for path, text in texts.items() if text.strip()}
+    assert {path: first for path, first in faults.items() if first is not None} == {}

@@ -172,7 +172,7 @@ class BrokerLife(RuleBasedStateMachine):
         if outcome.notices:
             self.take_one(unread, outcome.notices)
         left = {client: +count for client, count in unread.items() if +count}
-        assert not left, f"sent to somebody who should not have had it: {left}"
+        assert not left, f"sent to a client that should not have had it: {left}"
 
     def take(self, unread: dict[model.Client, collections.Counter[Any]], sent: model.Sent) -> None:
         seen = Delivery(*sent.seen)

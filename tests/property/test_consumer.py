@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.consumer import Witness
+from models.consumer_observer import Witness
 from penstock.api.ack_protocol import parse_ack_subject
 from penstock.api.consumer_config import AckPolicy
 from penstock.base.effects import Advise, Deliver
@@ -25,7 +25,7 @@ from penstock.jetstream.consumers.state.consumer_deltas import ConsumerState
 from penstock.jetstream.consumers.state.state_files import ConsumerStateStore
 from penstock.testing.sim_disk import SimDisk
 from penstock.testing.sim_files import Lose
-from support.consuming import SECOND, Stage, pull_config
+from support.consumer_stage import SECOND, Stage, pull_config
 
 if TYPE_CHECKING:
     from penstock.api.consumer_config import ConsumerConfig
@@ -183,7 +183,7 @@ class Life:
             assert self.stage.consumer.needs(seq, subject) == needed, f"{seq} needed: {needed}"
 
     def end(self) -> None:
-        """Whoever asks and waits long enough gets everything that is not acked."""
+        """A client that asks and waits long enough gets everything that is not acked."""
         for _ in range(10):
             self.deliveries.clear()  # only what comes again may be acknowledged
             self.do("pull", 1000)

@@ -16,7 +16,7 @@ from penstock.api.ack_protocol import parse_ack_subject
 from penstock.api.consumer_config import AckPolicy, DeliverPolicy, PriorityPolicy
 from penstock.base.effects import Deliver, Send
 from penstock.jetstream.consumers import delivery, push_delivery
-from support.consuming import MS, SECOND, T0, Stage, pull_config, push_config
+from support.consumer_stage import MS, SECOND, T0, Stage, pull_config, push_config
 from support.lanes import LaneStage, PlainStage
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class Pair:
         stage.publish(SUBJECTS[number % 5], b"x" * (number % 7), HEADERS[number % 3])
 
     def publish_some(self, stage: Stage, number: int) -> None:
-        """As a lane of the stream does: nobody says which."""
+        """As a lane of the stream does, which does not name the messages."""
         for n in range(number % 6):
             stage.store.append(SUBJECTS[(number + n) % 5], b"", b"y" * n, stage.now_ns)
         stage.consumer.stored_some()

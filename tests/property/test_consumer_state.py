@@ -15,7 +15,7 @@ from penstock.jetstream.consumers.state.state_files import ConsumerStateStore
 from penstock.testing.damage import flip_bit
 from penstock.testing.sim_disk import SimDisk
 from penstock.testing.sim_files import Choice
-from support.consumer import INCARNATION, NAME, Run, as_model
+from support.consumer_states import INCARNATION, NAME, Run, as_model
 
 HALF = 4096
 FILES = [NAME + suffix for suffix in (".state", ".log0", ".log1")]

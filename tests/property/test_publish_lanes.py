@@ -212,7 +212,7 @@ def test_batch_that_fast_lane_began_is_given_up(
     client.send(b"HPUB g %d %d\r\n%b\r\n" % (len(header), len(header), header))
     until(lambda: len(host.stream.staged_batches.batches) == 1, "the batch has begun")
     assert host.stream.staged_batches.batches[b"x"].packer.count == 1
-    until(lambda: host.next_deadline_ns is not None, "somebody waits for its end")
+    until(lambda: host.next_deadline_ns is not None, "the batch has a deadline")
     client.call("STREAM.DELETE.G")
 
 
@@ -231,7 +231,7 @@ def test_only_one_of_two_takes_fast_lane(
 
 @pytest.mark.sockets
 def test_messages_of_publish_lane_expire(clients: tuple[Client, Client]) -> None:
-    """Nobody is told of a message that comes while others are older: their time is noted."""
+    """A message that comes while others are older is not reported: their time is noted."""
     fast, _ = clients
     fast.done("STREAM.CREATE.D", {"name": "D", "subjects": ["due"], "max_age": 100_000_000})
     for seq in range(1, 31):
@@ -247,7 +247,7 @@ def test_messages_of_publish_lane_expire(clients: tuple[Client, Client]) -> None
 def test_ids_fast_lane_took_are_forgotten(
     servers: tuple[ThreadedServer, ThreadedServer], clients: tuple[Client, Client], storage: str
 ) -> None:
-    """Though nobody is told of most messages, and no later one comes."""
+    """Although most messages are not reported, and no later one comes."""
     server, client = servers[0], clients[0]
     config = {"name": "W", "subjects": ["seen"], "storage": storage, "duplicate_window": 10**8}
     client.done("STREAM.CREATE.W", config)

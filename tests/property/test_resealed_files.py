@@ -278,7 +278,7 @@ def test_consumer_states_that_cannot_be_are_malformed(checkpoint: bytes, body: b
 
 @pytest.mark.parametrize("form", list(Form))
 def test_header_of_every_form_is_readable(form: Form) -> None:
-    """The generator above makes real headers: one that nobody reads would test nothing."""
+    """The generator above makes real headers: one that is never read would test nothing."""
     disk = SimDisk()
     file = disk.open(block_name(1), create=True)
     disk.pwrite(file, block_header(INCARNATION, 1, 5, 1, 0, b"", form=form), 0)

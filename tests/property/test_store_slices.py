@@ -56,7 +56,7 @@ def _tiny_slices() -> Iterator[None]:
 
 
 class Pair:
-    """A store and the model, which is told what the store has done."""
+    """A store and the model, which receives what the store has done."""
 
     def __init__(self, kind: Kind, stored: list[str]) -> None:
         self.store: Driven = kind.make(Limits())

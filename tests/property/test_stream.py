@@ -19,7 +19,7 @@ from penstock.jetstream.streams.entry_codec import decode_entry, encode_entry
 from penstock.jetstream.streams.retention import limits_of
 from penstock.jetstream.streams.stream import Stream
 from penstock.store.memstore import MemStore
-from support.publishing import NEW_YEAR, SECOND, Run, config
+from support.stream_run import NEW_YEAR, SECOND, Run, config
 
 NOT_UTF8 = b"s.\xff\xfe".decode(errors="surrogateescape")
 """A subject as the upper layers see it that is not UTF-8 on the wire."""

@@ -24,7 +24,7 @@ def _examples_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_all_copies_of_demo_agree(spark: SparkSession, tmp_path: Path) -> None:
     from examples.demo.__main__ import conclude
     from examples.demo.feed import make_feed
-    from examples.demo.showing import Steps
+    from examples.demo.screen import Steps
     from examples.demo.story import Story, tell
 
     printed = io.StringIO()
@@ -41,7 +41,7 @@ async def test_without_spark_folds_still_agree(tmp_path: Path) -> None:
     from examples.demo.__main__ import conclude
     from examples.demo.copies import Copy
     from examples.demo.feed import make_feed
-    from examples.demo.showing import Steps
+    from examples.demo.screen import Steps
     from examples.demo.story import Story, tell
 
     console = Console(file=io.StringIO())

@@ -2,7 +2,7 @@
 
 Each time a stream is read and another written, by a batch and then by a query that reads the same
 rows again: all of them must be there, once. Slow, as every test starts several Java machines; a
-machine without Java is told aloud that nothing of this was tested.
+machine without Java shows that nothing of this was tested.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def test_query_that_starts_at_the_end_reads_what_comes_even_while_it_is_away(
 def test_first_batch_that_failed_is_read_again_from_where_it_began(
     spark: SparkSession, server: ServerUnderTest, streams: Streams, name: str, tmp_path: Path
 ) -> None:
-    """Spark asks for the start anew then, and "latest" would mean something else by now."""
+    """Spark asks for the start again then, and "latest" would mean something else by now."""
     streams.fill(name, 4)
     query = Query(spark, tmp_path, server, name, startingSeq="latest")
     query.run()

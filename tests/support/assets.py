@@ -1,4 +1,4 @@
-"""Streams and consumers of one test, with names nobody else uses, gone when the test is over.
+"""Streams and consumers of one test, with names of their own, deleted when the test is over.
 
 A `Stream` captures `<name>.>`; subjects are given relative to that name. Handles only save typing:
 they ask through the same `Client` a test may use itself, and succeed or fail loudly.
@@ -163,7 +163,7 @@ class Consumer:
         return taken
 
     def available(self, batch: int = 100) -> list[Message]:
-        """What is there now; an exhausted stream is told by a status that is left out."""
+        """What is there now; the status that reports an exhausted stream is left out."""
         inbox = self.pull(batch=batch, no_wait=True)
         taken = inbox.until_status()
         inbox.close()

@@ -27,7 +27,7 @@ from penstock.kv.contract import BucketConfig
 from penstock.kv.errors import BucketError
 from penstock.kv.kv_connection import NatsConfig, NatsConnection
 from support.folds import contents
-from support.following import HEARTBEAT, QUICK, Backup, back_up, put_back
+from support.followed_folds import HEARTBEAT, QUICK, Backup, back_up, put_back
 from support.patience import PATIENCE_SECONDS, pause_after
 from support.proxy import Proxy
 

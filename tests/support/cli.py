@@ -1,7 +1,7 @@
 """The command line in tests: run in this process, or as one that can be stopped.
 
 `cli` runs a whole command line against the server under test and gives what it printed and its
-exit code. Contexts of whoever runs the tests are out of reach: each test has a directory and an
+exit code. Contexts of the current user are out of reach: each test has a directory and an
 environment of its own.
 """
 

@@ -21,7 +21,7 @@ from penstock.jetstream.streams.stream import Stream
 from penstock.store.memstore import MemStore
 from support.hosts import committed, effects_of
 from support.messages import stored_in
-from support.publishing import NEW_YEAR, SECOND, block, config
+from support.stream_run import NEW_YEAR, SECOND, block, config
 
 if TYPE_CHECKING:
     from penstock.store.contract import MessageRecord
@@ -116,7 +116,7 @@ class Copy:
     # -- what the origin does
 
     def receive(self, to: str, msg: Inbound) -> None:
-        """A message comes, if somebody listens."""
+        """A message comes, if there is a listener."""
         wire = self.wires.get(to)
         if wire is not None:
             self.stream_sources.receive(wire, msg, self.now_ns)

@@ -1,4 +1,4 @@
-"""A fold that dies at chosen moments and comes back, beside one that nobody can get wrong.
+"""A fold that dies at chosen moments and comes back, beside a trivially right one.
 
 `lives` runs the shipped loop over a bucket in memory and a real store. At each step that a crash
 could separate from the next (`Steps`) it may die; then the store is closed and opened again, and
@@ -30,7 +30,7 @@ LIVES_MAX = 40
 
 
 class Died(BaseException):
-    """Nobody catches it, as nobody catches a kill."""
+    """No handler catches it, as none catches a kill."""
 
 
 class Steps:

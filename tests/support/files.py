@@ -49,7 +49,7 @@ def sync(store: FileStore) -> None:
 
 
 def compact(store: FileStore) -> int:
-    """Writes anew what can be; answers how many blocks that were."""
+    """Rewrite what can be; return how many blocks that were."""
     done = 0
     while (work := store.pending_compaction()) is not None:
         work.run()

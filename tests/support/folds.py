@@ -1,7 +1,7 @@
 """The fold stores that follow the contract, and short words for what is applied to them.
 
 `KINDS` has a line for every store; that line is all it takes to join the contract suite, the
-property test and the kill tests. `model` is the fold nobody can get wrong.
+property test and the kill tests. `model` is the trivially right fold.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from penstock.jetstream.consumers.ack_lane import AckLane
 from penstock.jetstream.consumers.consumer_context import Outlet
 from penstock.server.net.io_loop import IoLoop
 from penstock.subjects.trie import SubList, Subscription
-from support.consuming import Stage
+from support.consumer_stage import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

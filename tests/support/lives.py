@@ -280,7 +280,7 @@ class Actor:
 
     def _reset(self, consumer: str, body: dict[str, int]) -> Any:
         known = self._call(f"CONSUMER.INFO.{self._stream}.{consumer}", None)
-        if "error" in known:  # nobody answers a reset of what is not there
+        if "error" in known:  # a reset of a missing consumer gets no reply
             return known
         self._out[consumer].clear()
         return self._call(f"CONSUMER.RESET.{self._stream}.{consumer}", body)

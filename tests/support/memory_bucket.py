@@ -1,6 +1,6 @@
 """A bucket in memory, with revisions and markers of deletes as a real one has them.
 
-`meanwhile` is called before every conditional write: there a test does what somebody else does at
+`meanwhile` is called before every conditional write: there a test does what another client does at
 the worst moment.
 """
 

@@ -37,7 +37,7 @@ class S3:
             return name
 
     def options(self, port: int | None = None) -> dict[str, Any]:
-        """What `transport_for` is told besides the URL."""
+        """What `transport_for` receives besides the URL."""
         return {
             "endpoint": f"http://127.0.0.1:{port or self.port}",
             "region": "us-east-1",

@@ -1,4 +1,4 @@
-"""The JSON schemas of the JetStream API, when somebody has them.
+"""The JSON schemas of the JetStream API, where they are available.
 
 `PENSTOCK_SCHEMAS` names a directory with `api/v1`, `advisory/v1` and `metric/v1`, as published with
 the NATS tools. Without it answers go unchecked and one test of the suite is skipped to say so. A

@@ -27,7 +27,7 @@ IDENTITY: Final = "KV_b@1"
 
 
 class Gate:
-    """The script stands still here until somebody opens it."""
+    """The script stands still here until it is opened."""
 
     def __init__(self) -> None:
         self._open = asyncio.Event()
@@ -116,7 +116,7 @@ class ScriptedBucket:
 
 
 class WatchedStore(MemorySnapshot):
-    """A store that writes down its commits, and refuses as often as it is told."""
+    """A store that records its commits, and refuses as often as configured."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -245,7 +245,7 @@ class ServerPool:
     def get(
         self, implementation: Implementation, config: str = "", flags: Sequence[str] = ()
     ) -> ServerUnderTest:
-        """A live server with this configuration, shared with whoever asks for the same."""
+        """A live server with this configuration, shared by all tests that ask for the same."""
         key = (implementation, config, tuple(flags))
         found = self._running.pop(key, None)
         if found is not None and not found.alive:

@@ -87,7 +87,7 @@ def call(
 def make_stream(
     server: ServerUnderTest, name: str, *, tls: ssl.SSLContext | None = None, **config: Any
 ) -> None:
-    """A stream that takes NAME.> and the ledger, made anew."""
+    """A stream that takes NAME.> and the ledger, recreated."""
     with contextlib.suppress(AssertionError):
         call(server, f"STREAM.DELETE.{name}", {}, tls=tls)
     config = {"name": name, "subjects": [f"{name}.>", f"ledger.{name}.>"], **config}

@@ -61,7 +61,7 @@ class Step(enum.Enum):
 
 
 class Place:
-    """Where a store lives: made anew by the first `open`, found again by the next."""
+    """Where a store lives: created by the first `open`, found again by the next."""
 
     counts_as_file = True
     on_disk = False
@@ -141,7 +141,7 @@ class Kind:
     lazy: bool = False
     """What is appended is seen before it is durable."""
     compacts: bool = False
-    """Blocks are written anew whenever they could be."""
+    """Blocks are rewritten whenever they could be."""
     short: bool = False
     """Commits take the short way where it is open."""
 

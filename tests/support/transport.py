@@ -43,7 +43,7 @@ class Place:
         return None if seen is None else seen.body
 
     async def set_pointer(self, body: bytes) -> None:
-        """As somebody does who keeps to no rule."""
+        """As a peer does that keeps to no rule."""
         objects = self.objects()
         seen = await objects.read(f"{KEY}.manifest.json", 1 << 30)
         assert await objects.swap(f"{KEY}.manifest.json", body, seen)

@@ -51,7 +51,7 @@ class Victim:
         return peer.connect(**self._login)
 
     def answer(self, *said: bytes | str) -> bytes:
-        """What a fresh connection is told until it is closed, after saying this."""
+        """What a fresh connection receives until it is closed, after sending this."""
         with self.peer() as peer:
             for piece in said:
                 peer.try_send(piece)

@@ -124,7 +124,7 @@ class Wire:
             data = self.socket.recv(RECEIVE_BYTES)
         except TimeoutError:
             raise WireError(self._story(f"nothing more after {bytes(self._received)!r}")) from None
-        except OSError:  # reset by peer, or TLS cut short: closed all the same
+        except OSError:  # reset by peer, or TLS cut short: closed anyway
             data = b""
         self._ended = not data
         self._received += data

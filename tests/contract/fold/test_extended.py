@@ -25,7 +25,7 @@ from penstock.fold.ship.fleet_status import (
 )
 from penstock.kv.kv_types import WatchCursor
 from support.folds import KINDS, delete, put
-from support.following import QUICK, fill, folded_up_to, ready, recreate, until
+from support.followed_folds import QUICK, fill, folded_up_to, ready, recreate, until
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

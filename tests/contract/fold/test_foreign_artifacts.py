@@ -11,7 +11,7 @@ from penstock.fold import Fold, FoldMismatch, FoldState, LocalArtifacts, Repair
 from penstock.fold.artifact.manifest import EXTRA_FILE
 from penstock.kv.contract import BucketConfig
 from support.folds import contents
-from support.following import HEARTBEAT, QUICK, assert_same, fill, ready, until
+from support.followed_folds import HEARTBEAT, QUICK, assert_same, fill, ready, until
 from support.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:

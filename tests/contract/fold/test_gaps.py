@@ -23,7 +23,7 @@ from penstock.kv.contract import BucketConfig
 from penstock.kv.kv_connection import NatsConfig, NatsConnection
 from penstock.kv.kv_types import Scope, WatchCursor
 from support.folds import contents
-from support.following import (
+from support.followed_folds import (
     HEARTBEAT,
     QUICK,
     assert_same,
@@ -201,7 +201,7 @@ async def test_recreated_bucket_replaces_fold(
         await assert_same(fold, bucket)
         assert fold.count() == written
         assert fold.status().repairs == 1
-    # An empty bucket has no revision to be at: then the fold begins anew, which costs nothing.
+    # An empty bucket has no revision to be at: then the fold begins again, which costs nothing.
     async with following(bucket, tmp_path / "fold") as fold:
         assert fold.status().repairs == 0
         await folded_up_to(fold, await fill(bucket, 1, 99))

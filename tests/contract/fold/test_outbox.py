@@ -18,7 +18,7 @@ from penstock.kv.contract import BucketConfig
 from penstock.kv.errors import OperationTimeout
 from penstock.kv.kv_connection import NatsConfig
 from penstock.kv.kv_types import Op, VersionToken
-from support.following import QUICK, ready
+from support.followed_folds import QUICK, ready
 from support.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 from penstock.fold import Fold, VersionReset, WaitTimeout
 from penstock.kv.contract import BucketConfig
 from penstock.kv.kv_types import VersionToken
-from support.following import HEARTBEAT, QUICK, assert_same, fill, ready, recreate, until
+from support.followed_folds import HEARTBEAT, QUICK, assert_same, fill, ready, recreate, until
 from support.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from penstock.fold import Fold
 from penstock.kv.contract import BucketConfig
 from penstock.kv.kv_connection import NatsConfig, NatsConnection
 from support.folds import contents
-from support.following import HEARTBEAT, QUICK, fill, live, ready, until
+from support.followed_folds import HEARTBEAT, QUICK, fill, live, ready, until
 from support.servers import OURS
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from penstock.fold import BlockingFold, Fold, FoldStoreError, WaitTimeout
 from penstock.kv.errors import BucketError, RevisionMismatch
 from penstock.kv.kv_connection import NatsConfig, NatsConnection
 from penstock.kv.kv_types import VersionToken
-from support.following import HEARTBEAT, QUICK, fill, ready
+from support.followed_folds import HEARTBEAT, QUICK, fill, ready
 from support.patience import PATIENCE_SECONDS
 from support.servers import until
 

@@ -77,7 +77,7 @@ def jetstream_server(
 
 @pytest.fixture
 def jetstream(jetstream_server: ServerUnderTest) -> Iterator[JetStream]:
-    """A client of the shared server; what it made is gone afterwards."""
+    """A client of the shared server; what it created is deleted afterwards."""
     with JetStream(jetstream_server, check=check_answer) as client:
         yield client
         client.forget()
@@ -87,7 +87,7 @@ def jetstream(jetstream_server: ServerUnderTest) -> Iterator[JetStream]:
 def configured(
     pool: ServerPool, with_jetstream: Implementation
 ) -> Iterator[Callable[..., JetStream]]:
-    """Clients of a server with a given configuration, shared with whoever gives the same."""
+    """Clients of a server with a given configuration, shared by all tests that give the same."""
     clients: list[JetStream] = []
 
     def connect(config: str, **options: object) -> JetStream:
@@ -163,7 +163,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Second tries are told."""
+    """Second tries are reported."""
     if RACES:
         terminalreporter.section("asked the reference twice")
         for nodeid in RACES:

@@ -1,4 +1,4 @@
-"""Advisories: what happened to streams, consumers and messages, told to whoever listens."""
+"""Advisories: events of streams, consumers and messages, published to subscribers."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ def test_restored_stream_equals_original(
 
 
 def holdings(stream: Stream) -> Json:
-    """The state; without the time of the last message if that is gone."""
+    """The state; without the time of the last message if that was removed."""
     state = stream.state(deleted_details=True)
     if state["last_seq"] not in stream.sequences():
         state.pop("last_ts")

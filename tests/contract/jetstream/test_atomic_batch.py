@@ -1,7 +1,7 @@
 """Batches that are stored whole or not at all.
 
 A batch is written down as its messages; each is a subject, a commit value or None, and headers.
-Faults in messages are told at the commit, faults in the batch itself at once.
+Faults in messages are reported at the commit, faults in the batch itself at once.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ async def connected(server: ServerUnderTest) -> AsyncIterator[JetStreamContext]:
 
 @contextlib.asynccontextmanager
 async def bucket(server: ServerUnderTest, **config: Any) -> AsyncIterator[KeyValue]:
-    """A bucket that is gone afterwards."""
+    """A bucket that is deleted afterwards."""
     async with connected(server) as context:
         name = unique("B")
         made = await context.create_key_value(KeyValueConfig(bucket=name, **config))

@@ -28,9 +28,9 @@ def test_change_to_interest_retention_removes_messages_without_interest(
     first, second = consumer.fetch(2)
     consumer.answer(first)
     assert stream.update(retention="interest")["config"]["retention"] == "interest"
-    until(lambda: stream.sequences() == [2, 3], "the first is gone")
+    until(lambda: stream.sequences() == [2, 3], "the first is removed")
     consumer.answer(second)
-    until(lambda: stream.sequences() == [3], "the second is gone")
+    until(lambda: stream.sequences() == [3], "the second is removed")
 
 
 def test_change_to_interest_retention_without_consumers_removes_everything(
@@ -39,7 +39,7 @@ def test_change_to_interest_retention_without_consumers_removes_everything(
     stream = jetstream.stream()
     stream.fill("a", "b")
     stream.update(retention="interest")
-    until(lambda: stream.sequences() == [], "all are gone")
+    until(lambda: stream.sequences() == [], "all are removed")
 
 
 def test_change_to_limits_retention_keeps_acked_messages(jetstream: JetStream) -> None:
@@ -59,7 +59,7 @@ def test_narrower_filter_ends_interest_in_other_subjects(jetstream: JetStream) -
     consumer = stream.consumer("c", ack_policy="explicit")
     stream.fill("a", "b", "a")
     stream.consumer("c", ack_policy="explicit", filter_subject=stream.subject("a"))
-    until(lambda: stream.sequences() == [1, 3], "the other is gone")
+    until(lambda: stream.sequences() == [1, 3], "the other is removed")
     assert consumer.info()["num_pending"] == 2
 
 
@@ -70,7 +70,7 @@ def test_new_consumer_has_interest_only_in_later_messages(jetstream: JetStream) 
     late = stream.consumer(ack_policy="explicit", deliver_policy="new")
     for message in first.fetch(2):
         first.answer(message)
-    until(lambda: stream.sequences() == [], "all are gone")
+    until(lambda: stream.sequences() == [], "all are removed")
     stream.publish("c")
     assert stream_sequences(late.available()) == [3]
     assert stream.sequences() == [3]

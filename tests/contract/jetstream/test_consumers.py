@@ -1,7 +1,7 @@
 """The life of a consumer: created in three ways, described, updated, listed, deleted; where it
 begins and what it selects.
 
-Which configurations are refused is told in test_consumer_config.py.
+Which configurations are refused is in test_consumer_config.py.
 """
 
 from __future__ import annotations
@@ -262,13 +262,13 @@ def test_deleted_consumer_is_not_found(stream: Stream) -> None:
 def test_idle_ephemeral_consumer_is_deleted(stream: Stream) -> None:
     create(stream, "CREATE.{s}.x", {"inactive_threshold": 100 * MILLISECOND})
     info = f"CONSUMER.INFO.{stream.name}.x"
-    until(lambda: "error" in stream.client.call(info), "it is gone")
+    until(lambda: "error" in stream.client.call(info), "it is deleted")
 
 
 def test_durable_consumer_may_have_inactive_threshold(stream: Stream) -> None:
     consumer = stream.consumer(inactive_threshold=100 * MILLISECOND)
     info = f"CONSUMER.INFO.{stream.name}.{consumer.name}"
-    until(lambda: "error" in stream.client.call(info), "it is gone")
+    until(lambda: "error" in stream.client.call(info), "it is deleted")
 
 
 def test_streams_limits_are_defaults_for_consumers(jetstream: JetStream) -> None:

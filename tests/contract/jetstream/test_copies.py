@@ -148,7 +148,7 @@ def test_mirror_of_empty_stream_starts_at_origins_next_sequence(
     origin.fill("a", "b", "c")
     origin.purge()
     mirror = jetstream.stream(mirror={"name": origin.name})
-    until(lambda: mirror.state()["last_seq"] == 3, "it knows what is gone", PATIENCE_SECONDS)
+    until(lambda: mirror.state()["last_seq"] == 3, "it knows what was removed", PATIENCE_SECONDS)
     origin.publish("d")
     wait_for(mirror, [4])
     assert mirror.state()["first_seq"] == 4

@@ -1,6 +1,6 @@
 """Direct get: single messages, ranges, and the last of many subjects, header by header.
 
-Which single message a request chooses is told in test_messages.py for both ways of reading.
+Which single message a request chooses is in test_messages.py for both ways of reading.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ def test_mirror_reports_its_lag(jetstream: JetStream, origin: Stream) -> None:
 
 def test_mirror_without_origin_reports_error(jetstream: JetStream) -> None:
     mirror = jetstream.stream(mirror={"name": "nope"})
-    until(lambda: "error" in mirror.info()["mirror"], "the error is told", PATIENCE_SECONDS)
+    until(lambda: "error" in mirror.info()["mirror"], "the error is reported", PATIENCE_SECONDS)
     told = mirror.info()["mirror"]
     assert told == {
         "name": "nope",

@@ -92,7 +92,7 @@ def test_ephemeral_consumer_is_deleted_without_interest(stream: Stream) -> None:
     info = f"CONSUMER.INFO.{stream.name}.{created['name']}"
     assert stream.client.done(info)["push_bound"] is True
     inbox.close()
-    until(lambda: "error" in stream.client.call(info), "it is gone")
+    until(lambda: "error" in stream.client.call(info), "it is deleted")
 
 
 def test_deliver_subject_of_bound_consumer_cannot_change(stream: Stream) -> None:

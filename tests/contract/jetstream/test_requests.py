@@ -64,7 +64,7 @@ def test_request_without_reply_subject_is_performed(jetstream: JetStream) -> Non
     stream = jetstream.stream()
     jetstream.publish(f"{API}STREAM.DELETE.{stream.name}")
     names = f"CONSUMER.NAMES.{stream.name}"
-    until(lambda: "error" in jetstream.call(names), "the stream is gone")
+    until(lambda: "error" in jetstream.call(names), "the stream is deleted")
 
 
 def test_without_jetstream_there_are_no_responders(

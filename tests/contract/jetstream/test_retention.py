@@ -68,7 +68,7 @@ def test_subject_limit_applies_before_stream_limit(jetstream: JetStream) -> None
 def test_max_age_removes_old_messages(jetstream: JetStream, storage: str) -> None:
     stream = jetstream.stream(storage=storage, max_age=200 * MILLISECOND)
     stream.fill("a", "b")
-    until(lambda: stream.state()["messages"] == 0, "both are gone")
+    until(lambda: stream.state()["messages"] == 0, "both are removed")
     state = stream.state()
     assert (state["first_seq"], state["last_seq"], state["bytes"]) == (3, 2, 0)
 
@@ -77,7 +77,7 @@ def test_max_age_set_later_counts_from_publishing(jetstream: JetStream) -> None:
     stream = jetstream.stream()
     stream.fill("a", "b")
     stream.update(max_age=100 * MILLISECOND, duplicate_window=100 * MILLISECOND)
-    until(lambda: stream.state()["messages"] == 0, "both are gone")
+    until(lambda: stream.state()["messages"] == 0, "both are removed")
 
 
 # -- discard new
@@ -160,7 +160,7 @@ def test_message_stays_until_all_interested_consumers_acked(jetstream: JetStream
     assert stream.sequences() == [1]
     [two] = second.fetch(1)
     second.answer(two)
-    until(lambda: stream.sequences() == [], "it is gone")
+    until(lambda: stream.sequences() == [], "it is deleted")
 
 
 def test_only_consumer_with_matching_filter_is_interested(jetstream: JetStream) -> None:
@@ -170,7 +170,7 @@ def test_only_consumer_with_matching_filter_is_interested(jetstream: JetStream) 
     assert stream.sequences() == [1, 3]
     for message in consumer.fetch(2):
         consumer.answer(message)
-    until(lambda: stream.sequences() == [], "all are gone")
+    until(lambda: stream.sequences() == [], "all are removed")
 
 
 def test_delivery_ends_interest_of_consumer_without_acks(jetstream: JetStream) -> None:
@@ -178,7 +178,7 @@ def test_delivery_ends_interest_of_consumer_without_acks(jetstream: JetStream) -
     consumer = stream.consumer(ack_policy="none")
     stream.fill("a", "b")
     consumer.fetch(2)
-    until(lambda: stream.sequences() == [], "all are gone")
+    until(lambda: stream.sequences() == [], "all are removed")
 
 
 def test_ack_all_removes_all_up_to_it(jetstream: JetStream) -> None:
@@ -187,7 +187,7 @@ def test_ack_all_removes_all_up_to_it(jetstream: JetStream) -> None:
     stream.fill("a", "b", "c")
     messages = consumer.fetch(3)
     consumer.answer(messages[1])
-    until(lambda: stream.sequences() == [3], "two are gone")
+    until(lambda: stream.sequences() == [3], "two are removed")
 
 
 def test_terminated_message_is_removed(jetstream: JetStream) -> None:
@@ -195,7 +195,7 @@ def test_terminated_message_is_removed(jetstream: JetStream) -> None:
     consumer = stream.consumer(ack_policy="explicit")
     stream.publish("a")
     consumer.answer(consumer.fetch(1)[0], b"+TERM")
-    until(lambda: stream.sequences() == [], "it is gone")
+    until(lambda: stream.sequences() == [], "it is deleted")
 
 
 def test_deleting_the_last_interested_consumer_removes_its_messages(jetstream: JetStream) -> None:
@@ -204,9 +204,9 @@ def test_deleting_the_last_interested_consumer_removes_its_messages(jetstream: J
     gone = stream.consumer(ack_policy="explicit", filter_subject=stream.subject("b"))
     stream.fill("a", "b", "a", "b")
     gone.delete()
-    until(lambda: stream.sequences() == [1, 3], "its messages are gone")
+    until(lambda: stream.sequences() == [1, 3], "its messages are removed")
     kept.delete()
-    until(lambda: stream.sequences() == [], "all are gone")
+    until(lambda: stream.sequences() == [], "all are removed")
 
 
 def test_message_past_max_deliver_stays(jetstream: JetStream) -> None:
@@ -240,9 +240,9 @@ def test_work_queue_message_stays_until_acked(jetstream: JetStream) -> None:
     messages = consumer.fetch(2)
     assert stream.sequences() == [1, 2]
     consumer.answer(messages[1])
-    until(lambda: stream.sequences() == [1], "the second is gone")
+    until(lambda: stream.sequences() == [1], "the second is removed")
     consumer.answer(messages[0])
-    until(lambda: stream.sequences() == [], "both are gone")
+    until(lambda: stream.sequences() == [], "both are removed")
 
 
 def test_work_queue_message_outlives_its_consumer(jetstream: JetStream) -> None:

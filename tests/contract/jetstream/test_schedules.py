@@ -1,6 +1,6 @@
 """Messages that publish others, once or again and again.
 
-Whether a schedule is accepted needs no waiting and is told in tables; the few tests that see one
+Whether a schedule is accepted needs no waiting and is in tables; the few tests that see one
 fire wait for it on a condition.
 """
 

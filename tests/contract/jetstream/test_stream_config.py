@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 SEEDS = range(6)
 DRAWS = 80
-#: An account for each of these, so that nobody else's streams are in the way.
+#: An account for each of these, so that no other stream is in the way.
 SERVER_MEMORY, SERVER_STORAGE = 1_000_000, 10_000_000
 WINDOW_SECONDS = 60
 CONFIG = f"""

@@ -1,6 +1,6 @@
 """The life of a stream: created, described, updated, listed, purged, deleted.
 
-Which configurations are refused, and how, is told in test_stream_config.py.
+Which configurations are refused, and how, is in test_stream_config.py.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ EMPTY_STATE = {
 
 @pytest.fixture
 def lonely(own_server: Callable[..., ServerUnderTest]) -> Iterator[JetStream]:
-    """A client of a server where nobody else keeps streams."""
+    """A client of a server without other streams."""
     with JetStream(own_server()) as client:
         yield client
 

@@ -55,7 +55,7 @@ def test_message_is_removed_when_its_ttl_ends(jetstream: JetStream, storage: str
     stream.publish("a")
     stream.publish("b", Nats_TTL="1s")
     stream.publish("c", Nats_TTL="1h")
-    until(lambda: stream.sequences() == [2, 4], "two are gone", PATIENCE_SECONDS)
+    until(lambda: stream.sequences() == [2, 4], "two are removed", PATIENCE_SECONDS)
     assert stream.state()["num_subjects"] == 2
     assert stream.state()["last_seq"] == 4
 
@@ -67,7 +67,7 @@ def test_earlier_of_max_age_and_ttl_applies_unless_never(
     stream.publish("a", Nats_TTL="never")
     stream.publish("b", Nats_TTL="1h")
     stream.publish("c")
-    until(lambda: stream.sequences() == [1], "all but one are gone", PATIENCE_SECONDS)
+    until(lambda: stream.sequences() == [1], "all but one are removed", PATIENCE_SECONDS)
     assert stream.state()["last_seq"] == 3
 
 

@@ -37,7 +37,7 @@ class Asker:
         self.wire.expect_quiet()
 
     def ask(self, subject: str, body: str = "") -> Any:
-        """The answer as JSON; None when nobody answers this subject."""
+        """The reply as JSON; None if this subject has no responder."""
         self.wire.send(f"PUB {subject} {INBOX} {len(body)}\r\n{body}\r\n")
         line = self.wire.line()
         if line.startswith("HMSG"):
@@ -327,7 +327,7 @@ def test_connections_of_account_can_be_requested(start: Starter, join: Join) -> 
     answer = sam.ask("$SYS.REQ.ACCOUNT.A.CONNS", "{}")
     assert answer["type"] == "io.nats.server.advisory.v1.account_connections"
     assert (answer["acc"], answer["conns"], answer["total_conns"]) == ("A", 1, 1)
-    for silent in ("B", "NOPE"):  # nobody is there: no answer, and no word of that either
+    for silent in ("B", "NOPE"):  # no responder: no reply, and no status either
         sam.wire.send(f"PUB $SYS.REQ.ACCOUNT.{silent}.CONNS {INBOX} 0\r\n\r\n")
     sam.wire.expect_quiet()
 

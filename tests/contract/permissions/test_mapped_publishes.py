@@ -158,7 +158,7 @@ def _message(wire: Wire, line: str) -> tuple[str, str]:
 
 
 def _answers(wire: Wire, expected: int) -> list[str]:
-    """What the publisher is told: refusals, and the replies of streams and of the API."""
+    """What the publisher receives: refusals, and the replies of streams and of the API."""
     told: list[str] = []
     wire.send("PING\r\n")
     ponged = False
@@ -170,7 +170,7 @@ def _answers(wire: Wire, expected: int) -> list[str]:
             told.append(line)
         else:
             body = _message(wire, line)[1]
-            # An empty one is the notice that nobody listens.
+            # An empty one is the status "no responders".
             told += [json.loads(body).get("stream", "API")] if body else []
     return sorted(told)
 

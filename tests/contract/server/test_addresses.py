@@ -32,7 +32,7 @@ def test_unspecified_address_listens_on_both_families(start: Starter, host: str)
             assert (wire.info["host"], wire.info["client_ip"]) == (host, peer)
             with urllib.request.urlopen(f"{server.http_url}/connz") as page:
                 assert [one["ip"] for one in json.load(page)["connections"]] == [peer]
-        until(lambda: _connections(server) == 0, "the client is gone")
+        until(lambda: _connections(server) == 0, "the client is closed")
     with urllib.request.urlopen(f"{listed['monitoring'][1]}/varz") as page:
         assert json.load(page)["host"] == host
 

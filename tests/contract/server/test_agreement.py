@@ -72,7 +72,7 @@ class Speaker:
 
     def _sub(self) -> str:
         sid = self._dice.choice(SIDS)
-        # A queue of its own for each sid: nobody else can be chosen in its place.
+        # A queue of its own for each sid: no other subscription can be chosen in its place.
         queue = self._dice.choice(["", "", f"q{sid}"])
         return self._line("SUB", self._subject(), queue, sid)
 

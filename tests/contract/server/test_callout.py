@@ -34,7 +34,7 @@ def config(
 
 
 class Desk:
-    """The service: hears questions, and answers them as it is told."""
+    """The service: receives requests, and replies as configured."""
 
     def __init__(self, server: ServerUnderTest) -> None:
         self._wire = Wire(server.address)

@@ -73,7 +73,7 @@ class Desk:
         return self.heard()
 
     def heard(self) -> bytes | None:
-        """None: nobody answers."""
+        """None: no reply."""
         words = self.wire.line().split()
         payload = self.wire.read_exactly(int(words[-1]) + 2)[:-2]
         return None if words[0] == "HMSG" else payload

@@ -134,7 +134,7 @@ def test_subscriptions_end_with_their_connection(server: ServerUnderTest) -> Non
             client.expect("NATS/1.0 503", "Nats-Subject: service", "", "", "PONG")
             return bool(STATUS.fullmatch(first))
 
-        until(unheard, "nobody hears a closed subscriber")
+        until(unheard, "nothing reaches a closed subscriber")
         client.send("UNSUB 9\r\n")
         client.expect_quiet()
 

@@ -76,7 +76,7 @@ class CutRequests:
         return data
 
     def answered(self, number: int, data: bytes) -> bytes | None:
-        """Asked for what the server answers: the request was served, but nobody hears."""
+        """A request that the server serves although the requester does not receive the reply."""
         if not self._after_bytes and number in self._sent:
             self.cut += 1
             return None

@@ -1,4 +1,4 @@
-"""Servers for the load generator's tests: the real reference, and one that says what it is told."""
+"""Servers for the load generator's tests: the reference, and one that sends a script."""
 
 import socket
 import threading

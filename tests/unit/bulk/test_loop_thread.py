@@ -1,4 +1,4 @@
-"""An event loop in a thread: whoever calls gets an answer, whatever becomes of the loop."""
+"""An event loop in a thread: every caller gets a result, whatever becomes of the loop."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models import deliveries
+from models import delivery_model as deliveries
 from penstock.bulk import wire_reader
 from penstock.bulk.record_batch import Batch
 from penstock.bulk.wire_reader import ServerItem, WireError, WireReader

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.fold import BlockingFold, FoldStoreError, FoldThread
 from penstock.fold.follow.store_worker import THREADS_MAX
-from support.following import fold_threads
+from support.followed_folds import fold_threads
 
 if TYPE_CHECKING:
     from pathlib import Path

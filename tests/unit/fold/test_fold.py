@@ -21,7 +21,7 @@ from penstock.fold.follow.store_worker import THREADS_MAX
 from penstock.kv.errors import BucketNotFound, OperationFailed
 from penstock.kv.kv_types import CaughtUp, KvUpdate, LogInfo, Scope
 from support.folds import at, contents, model, put
-from support.following import QUICK, fold_threads, folded_up_to, ready, until
+from support.followed_folds import QUICK, fold_threads, folded_up_to, ready, until
 from support.patience import PATIENCE_SECONDS
 from support.scripts import END, Gate, Script, ScriptedBucket, WatchedStore
 

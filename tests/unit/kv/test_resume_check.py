@@ -54,7 +54,7 @@ def test_server_that_reports_its_losses_is_believed() -> None:
 
 
 def test_purge_beyond_cursor_is_seen_though_the_last_loss_was_before_it() -> None:
-    # 3 to 7 were overwritten, 2 was not: whoever knows 2 must not keep it.
+    # 3 to 7 were overwritten, 2 was not: a fold that knows 2 must not keep it.
     with pytest.raises(CursorExpired, match="begins at 8"):
         check_resume(info(8, 9, loss_floor=2), 2, identity=HERE, bucket="b")
 

@@ -1,4 +1,4 @@
-"""Rows of varints: what was packed comes back, and what is cut off is told from what is wrong."""
+"""Rows of varints round trip, and truncated rows are distinguished from invalid ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A reload asks nobody for what is known already."""
+"""A reload asks no service for what is known already."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from penstock.server import config_reload
 from penstock.server.auth import authenticator
 from penstock.server.server_app import Server
-from support.following import until
+from support.followed_folds import until
 
 if TYPE_CHECKING:
     from pathlib import Path

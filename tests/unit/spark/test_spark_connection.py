@@ -1,4 +1,4 @@
-"""Options become credentials; what is wrong with them is told by the option's name."""
+"""Options become credentials; a fault is reported with the name of the option."""
 
 from __future__ import annotations
 

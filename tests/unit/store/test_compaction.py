@@ -1,4 +1,4 @@
-"""Blocks written anew while the store goes on: smaller, complete, and never in between."""
+"""Blocks rewritten while the store goes on: smaller, complete, and never in between."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ KINDS = {
 
 
 def half_dead(disk: SimDisk, n: int = 60) -> FileStore:
-    """A store of which two messages of three are gone."""
+    """A store of which two messages of three were removed."""
     store = opened(disk)
     fill(store, n)
     for seq in range(1, n + 1):

@@ -1,4 +1,4 @@
-"""One message of a cold block is read alone; whoever reads more of it gets the block."""
+"""One message of a cold block is read alone; a reader of more of it gets the block."""
 
 from __future__ import annotations
 

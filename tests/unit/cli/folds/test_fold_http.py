@@ -15,7 +15,7 @@ from penstock.fold import Fold
 from penstock.kv.errors import OperationFailed
 from penstock.kv.kv_types import CaughtUp
 from support.folds import put
-from support.following import QUICK, ready, until
+from support.followed_folds import QUICK, ready, until
 from support.scripts import Gate, Script, ScriptedBucket
 
 pytestmark = pytest.mark.sockets

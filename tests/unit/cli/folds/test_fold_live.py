@@ -1,4 +1,4 @@
-"""What a fold is told of a server is what the command line was told."""
+"""A fold receives the server options of the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lies at a path is told by what is in it, and read beside its writer without changing it."""
+"""The store at a path is detected by its contents, and read without changing it."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from penstock.fold.follow.keep_rules import keep_of
 from penstock.fold.ship.fleet_status import compare_with_bucket
 from penstock.kv.kv_types import CaughtUp, KvEntry, VersionToken
 from support.folds import DURABLE, contents, delete, model, put
-from support.following import QUICK, folded_up_to, ready
+from support.followed_folds import QUICK, folded_up_to, ready
 from support.scripts import Script, ScriptedBucket
 
 if TYPE_CHECKING:

@@ -76,4 +76,4 @@ async def test_remains_of_killed_bootstrap_are_removed_at_next_open(tmp_path: Pa
     finally:
         worker.close()
     assert not left.exists()
-    assert fresh.exists()  # somebody may be at it
+    assert fresh.exists()  # another process may use it

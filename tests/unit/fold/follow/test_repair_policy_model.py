@@ -1,7 +1,7 @@
 """Every short history of a bucket and a fold: the fold is right, or says that it cannot be.
 
 The model is a bucket of two keys with few records, which may overwrite, delete, evict, lose
-markers, be made anew, be set back to a backup, or stop evicting; an artifact that somebody exports;
+markers, be recreated, be set back to a backup, or stop evicting; an artifact that is exported;
 and a fold that comes and goes, and may die in the middle of a repair. Whenever the fold has caught
 up it must hold what the log ever said, also what the bucket dropped since. The decisions are the
 shipped ones. Each of their guards, left out, must give a history in which the fold is wrong and
@@ -115,7 +115,7 @@ class World(Struct, frozen=True):
     """The same, since the artifact was made."""
     refused: bool = False
     told_incomplete: bool = False
-    """The fold began anew on a bucket that had dropped values: it said so."""
+    """The fold began again on a bucket that had dropped values, and reported it."""
 
 
 class Setting(Struct, frozen=True):
@@ -164,7 +164,7 @@ def set_back(world: World, setting: Setting) -> Iterator[World]:
 
 
 def told_apart(world: World, setting: Setting) -> World:
-    """The log is another one, as whoever knows which one he had can see."""
+    """The log is another one, as its identity shows."""
     unaware = behind_their_backs(world)
     return replace(
         world,
@@ -342,9 +342,9 @@ SETTINGS = {
     "by itself, nothing is known of artifacts": Setting(Mode.AUTO, True, True, False),
     "by listing": Setting(Mode.RELIST, has_source=False),
     "from artifacts": Setting(Mode.RESTORE, has_source=True),
-    "by itself, losses are told": Setting(Mode.AUTO, has_source=False, server_tells=True),
-    "by itself, with artifacts, losses are told": Setting(Mode.AUTO, True, server_tells=True),
-    "losses are told, nothing is known of logs": Setting(Mode.AUTO, True, False, False, True),
+    "by itself, losses are reported": Setting(Mode.AUTO, has_source=False, server_tells=True),
+    "by itself, with artifacts, losses are reported": Setting(Mode.AUTO, True, server_tells=True),
+    "losses are reported, nothing is known of logs": Setting(Mode.AUTO, True, False, False, True),
 }
 
 
@@ -415,7 +415,7 @@ NOTHING_SAYS, ARTIFACTS_SAY_NOTHING = (
     "by itself, nothing is known of logs",
     "by itself, nothing is known of artifacts",
 )
-TOLD = "by itself, losses are told"
+TOLD = "by itself, losses are reported"
 #: What is replaced by what, and where that shows: in which setting, and whether the bucket evicts.
 MUTANTS: dict[str, tuple[str, Callable[..., Any], str, bool]] = {
     "the window is not looked at": (

@@ -14,7 +14,7 @@ from penstock.fold.store.fold_meta import SnapshotMeta
 from penstock.kv.errors import OperationFailed
 from penstock.kv.kv_types import CaughtUp, LogInfo
 from support.folds import DURABLE, at, contents, model, put
-from support.following import QUICK, ready, until
+from support.followed_folds import QUICK, ready, until
 from support.patience import PATIENCE_SECONDS
 from support.scripts import Script, ScriptedBucket
 

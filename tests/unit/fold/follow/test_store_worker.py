@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from penstock.fold.follow.store_worker import THREADS_MAX, Worker
-from support.following import fold_threads, until
+from support.followed_folds import fold_threads, until
 
 
 async def test_calls_of_worker_are_in_order_and_alone() -> None:

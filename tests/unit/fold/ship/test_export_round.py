@@ -1,4 +1,4 @@
-"""A round: whoever wins the lease publishes, and leaves nothing behind on any path."""
+"""A round: the member that wins the lease publishes, and leaves nothing on any path."""
 
 from __future__ import annotations
 

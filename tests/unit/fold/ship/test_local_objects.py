@@ -1,4 +1,4 @@
-"""The pointer in a directory: one of many processes wins, and a dead one holds nobody up."""
+"""The pointer in a directory: one of many processes wins, and a dead one delays no other."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Every order of events of a few exporters and a pruner, with the rules the transport uses.
 
-Time plays no part: nothing waits for a grace, and whoever stops for ever is one that died. After
+Time plays no part: nothing waits for a grace, and a process that stops for ever has died. After
 each step the pointer must not have gone back, and what it names must be there. Each rule taken away
 must lead to a counterexample; so the model does see what the rules are for.
 """

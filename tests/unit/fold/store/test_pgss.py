@@ -255,7 +255,7 @@ def test_memo_that_contradicts_itself_is_refused(tail: bytes) -> None:
         pgss.replay(HEADER + memo_record(at(7).raw.ljust(10, b"\0") + tail))
 
 
-# -- what is written anew
+# -- rewriting
 
 
 @pytest.mark.parametrize(

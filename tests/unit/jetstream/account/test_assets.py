@@ -39,7 +39,7 @@ def test_used_is_sum_of_what_streams_hold(seed: int) -> None:
             stream(assets, name, storage=Storage.MEMORY)
         elif chance.random() < 0.1:
             assets.drop(host)
-            assets.touch(host)  # somebody is late; it must not be counted again
+            assets.touch(host)  # a late call must not be counted again
         else:
             publish(host, "a", bytes(chance.randrange(PAYLOAD_BYTES_MAX)), at=step)
             assets.touch(host)

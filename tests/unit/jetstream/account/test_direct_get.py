@@ -13,7 +13,7 @@ from penstock.base.effects import Fetch, Send
 from penstock.base.message import Inbound
 from penstock.jetstream.account.direct_get import PIECE_BYTES_MAX, SUBJECTS_MAX, direct_get
 from penstock.store.memstore import MemStore
-from support.reading import START_NS, STEP_NS, ForgetfulStore, answers, filled
+from support.forgetful_store import START_NS, STEP_NS, ForgetfulStore, answers, filled
 
 if TYPE_CHECKING:
     from penstock.store.contract import Store

@@ -12,7 +12,7 @@ from penstock.api.responses import StoredMessage
 from penstock.jetstream.account.message_get import get_message
 from penstock.store.contract import Cold
 from penstock.store.memstore import MemStore
-from support.reading import START_NS, STEP_NS, ForgetfulStore, filled
+from support.forgetful_store import START_NS, STEP_NS, ForgetfulStore, filled
 
 LATER = START_NS + 99 * STEP_NS
 

@@ -37,7 +37,7 @@ from support.archives import (
     settle,
     stream,
 )
-from support.reading import ForgetfulStore
+from support.forgetful_store import ForgetfulStore
 
 if TYPE_CHECKING:
     from penstock.jetstream.archive.stream_archive import Item

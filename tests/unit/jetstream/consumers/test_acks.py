@@ -11,7 +11,7 @@ from penstock.api.consumer_config import AckPolicy, DeliverPolicy
 from penstock.base.effects import Deliver, Send
 from penstock.jetstream.consumers import ack_deadlines as pending_module
 from penstock.store.contract import Limits
-from support.consuming import MS, SECOND, T0, Stage, pull_config, push_config, seq_of
+from support.consumer_stage import MS, SECOND, T0, Stage, pull_config, push_config, seq_of
 
 if TYPE_CHECKING:
     from penstock.api.consumer_config import ConsumerInfo

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from penstock.base.effects import Fetch
 from penstock.store.contract import Cold
 from penstock.store.memstore import MemStore
-from support.consuming import SECOND, Stage, pull_config
+from support.consumer_stage import SECOND, Stage, pull_config
 
 if TYPE_CHECKING:
     from penstock.store.contract import MessageRecord, Missing

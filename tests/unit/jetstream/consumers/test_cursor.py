@@ -11,7 +11,7 @@ from penstock.store.contract import Limits
 from penstock.store.filestore import FileStore
 from penstock.store.memstore import MemStore
 from penstock.testing.sim_disk import SimDisk
-from support.consuming import SECOND, T0, Stage, pull_config
+from support.consumer_stage import SECOND, T0, Stage, pull_config
 
 SUBJECTS = ["a", "b", "a", "c", "b"]
 

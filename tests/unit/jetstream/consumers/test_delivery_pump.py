@@ -10,7 +10,7 @@ from penstock.jetstream.consumers.delivery_pump import TAKERS_MAX, DeliveryRun, 
 from penstock.store.filestore import FileStore
 from penstock.store.memstore import MemStore
 from penstock.testing.sim_disk import SimDisk
-from support.consuming import T0, pull_config, seq_of
+from support.consumer_stage import T0, pull_config, seq_of
 from support.lanes import LaneStage, LaneSubscribers
 
 FAR = 2**40

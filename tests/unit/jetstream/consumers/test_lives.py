@@ -1,4 +1,4 @@
-"""Restarts, updates, pauses, and consumers nobody uses."""
+"""Restarts, updates, pauses, and unused consumers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from msgspec import structs
 from penstock.api.consumer_config import AckPolicy, DeliverPolicy
 from penstock.jetstream.consumers.state.consumer_state import MemoryLog
 from penstock.store.memstore import MemStore
-from support.consuming import MS, SECOND, T0, Stage, pull_config, push_config
+from support.consumer_stage import MS, SECOND, T0, Stage, pull_config, push_config
 
 FIVE = 5 * SECOND
 

@@ -1,4 +1,4 @@
-"""Pull requests: who is served, and what those who are not are told."""
+"""Pull requests: which are served, and the status for the others."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from penstock.api.consumer_config import AckPolicy, PriorityPolicy
 from penstock.base.effects import Deliver, Send
-from support.consuming import MS, SECOND, Stage, pull_config, push_config, seq_of
+from support.consumer_stage import MS, SECOND, Stage, pull_config, push_config, seq_of
 
 REST = "|Nats-Pending-Messages: {}|Nats-Pending-Bytes: {}"
 
@@ -89,7 +89,7 @@ def test_request_times_out_with_what_was_left_of_it() -> None:
     assert stage.consumer.info(stage.now_ns).num_waiting == 0
 
 
-def test_waiting_request_hears_heartbeats() -> None:
+def test_waiting_request_receives_heartbeats() -> None:
     stage = Stage(pull_config(), before=["a"])
     stage.pull('{"batch":2,"expires":1000000000,"idle_heartbeat":300000000}')
     stage.deliveries()

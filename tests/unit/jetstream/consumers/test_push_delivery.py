@@ -7,7 +7,7 @@ from penstock.base.effects import Deliver, Send
 from penstock.jetstream.consumers import push_delivery
 from penstock.jetstream.consumers.delivery import PUMP_BYTES_FIRST, PUMP_BYTES_MAX
 from penstock.jetstream.consumers.rate_limit import RateLimit
-from support.consuming import MS, SECOND, T0, Stage, push_config
+from support.consumer_stage import MS, SECOND, T0, Stage, push_config
 
 BEAT = "100 Idle Heartbeat|Nats-Last-Consumer: {}|Nats-Last-Stream: {}"
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from penstock.jetstream.host.interest_retention import acked_by_all, needed_by_none
 from penstock.store.memstore import MemStore
-from support.consuming import Stage, pull_config
+from support.consumer_stage import Stage, pull_config
 
 seqs = st.lists(st.integers(1, 12), max_size=12)
 

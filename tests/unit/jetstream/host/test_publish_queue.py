@@ -1,4 +1,4 @@
-"""What waits for a block keeps its order and its bounds, and nobody is turned away in silence."""
+"""Publishes that wait for a block keep order and bounds, and none is refused without a reply."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from penstock.jetstream.streams.source_progress import Progress, SourceRef
 from penstock.jetstream.streams.stream import Stream
 from penstock.store.io.disk import RealDisk
 from penstock.store.memstore import MemStore
-from support.publishing import SECOND, Run
+from support.stream_run import SECOND, Run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

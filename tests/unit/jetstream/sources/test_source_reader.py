@@ -9,7 +9,7 @@ from penstock.base.message import Inbound
 from penstock.store.contract import MessageRecord
 from support.copies import DELIVER, IDENTITY, MIRROR, SOURCE, Copy, connected
 from support.hosts import committed, effects_of
-from support.publishing import NEW, NEW_YEAR, SECOND
+from support.stream_run import NEW, NEW_YEAR, SECOND
 
 KINDS = [MIRROR, SOURCE]
 PATIENCE = 2.2

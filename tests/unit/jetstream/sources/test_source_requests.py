@@ -11,7 +11,7 @@ from penstock.api.stream_config import External, SourceConsumer, StreamSource, S
 from penstock.base.short_hash import short_hash
 from penstock.jetstream.sources.source_requests import NOT_AN_ANSWER, ConsumerCreated, read_answer
 from support.copies import MIRROR, SOURCE, Copy
-from support.publishing import NEW_YEAR, block
+from support.stream_run import NEW_YEAR, block
 
 HUB = External(api="$JS.hub.API", deliver="deliver.")
 

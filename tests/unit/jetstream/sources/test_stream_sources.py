@@ -11,7 +11,7 @@ from penstock.jetstream.sources.stream_sources import FEEDS_PER_TICK
 from penstock.store.contract import Cold, MessageRecord, Missing
 from penstock.store.memstore import MemStore
 from support.copies import CONSUMER, DELIVER, MIRROR, ORIGIN, SOURCE, Copy, connected
-from support.publishing import SECOND
+from support.stream_run import SECOND
 
 if TYPE_CHECKING:
     from penstock.jetstream.consumers.consumer import Consumer
@@ -124,7 +124,7 @@ def test_origins_elsewhere_do_not_come_and_go_here() -> None:
 
 
 class SleepyStore(MemStore):
-    """The newest message of a subject is in memory only when somebody fetched it."""
+    """The newest message of a subject is in memory only after it was fetched."""
 
     asleep = False
 

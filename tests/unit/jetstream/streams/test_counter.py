@@ -9,7 +9,7 @@ from penstock.api.stream_config import StreamSource
 from penstock.base.message import Inbound
 from penstock.jetstream.streams.entries import Publish
 from penstock.jetstream.streams.source_progress import Progress
-from support.publishing import NEW_YEAR, Run, ack
+from support.stream_run import NEW_YEAR, Run, ack
 
 
 def counting(**fields: object) -> Run:

@@ -12,7 +12,7 @@ from penstock.base.effects import Send
 from penstock.base.message import Inbound
 from penstock.jetstream.streams.entries import Answer, Publish
 from penstock.store.contract import MessageRecord
-from support.publishing import INTEREST, NEW, NEW_YEAR, SECOND, Run, ack, refused
+from support.stream_run import INTEREST, NEW, NEW_YEAR, SECOND, Run, ack, refused
 
 EXPECTED = "Nats-Expected-"
 

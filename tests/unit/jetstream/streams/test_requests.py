@@ -8,7 +8,7 @@ from penstock.api import refusals
 from penstock.api.request_bodies import PurgeRequest
 from penstock.api.stream_config import Retention, Storage, StreamState, SubjectTransform
 from penstock.jetstream.streams.entries import Purge, Remove
-from support.publishing import NEW_YEAR, SECOND, Run, ack, config
+from support.stream_run import NEW_YEAR, SECOND, Run, ack, config
 
 
 def filled(subjects: str = "s.a s.b s.a s.b s.a", **fields: object) -> Run:

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.api import refusals
 from penstock.api.timestamps import format_time
-from support.publishing import NEW_YEAR, SECOND, Run, ack
+from support.stream_run import NEW_YEAR, SECOND, Run, ack
 
 TARGET = "Nats-Schedule-Target"
 TTL_INVALID = refusals.MESSAGE_SCHEDULES_TTL_INVALID

@@ -18,7 +18,7 @@ from penstock.jetstream.streams.source_progress import (
     parse_note,
     source_note,
 )
-from support.publishing import NEW, NEW_YEAR, Run, block
+from support.stream_run import NEW, NEW_YEAR, Run, block
 
 
 def ref(seq: int, consumer_seq: int, *, consumer: str = "c", delivered: int = 1) -> AckRef:

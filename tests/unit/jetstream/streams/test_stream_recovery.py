@@ -9,7 +9,7 @@ from penstock.jetstream.streams.source_progress import Progress, SourceRef
 from penstock.jetstream.streams.stream import Stream
 from penstock.store.contract import Cold, MessageRecord
 from penstock.store.memstore import MemStore
-from support.publishing import NEW_YEAR, SECOND, Run, ack, block, config
+from support.stream_run import NEW_YEAR, SECOND, Run, ack, block, config
 
 
 def test_ids_are_remembered_for_the_rest_of_their_window() -> None:

@@ -7,7 +7,7 @@ import pytest
 from penstock.api import refusals
 from penstock.jetstream.streams.ttl import parse_ttl
 from penstock.store.contract import TTL_NEVER
-from support.publishing import SECOND, Run, ack
+from support.stream_run import SECOND, Run, ack
 
 MARKER = b"NATS/1.0\r\nNats-Marker-Reason: MaxAge\r\nNats-TTL: %b\r\nNats-Rollup: sub\r\n\r\n"
 

@@ -1,4 +1,4 @@
-"""Configuration file -> options: what each key sets, and how a bad one is told."""
+"""Configuration file -> options: what each key sets, and how a bad one is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What nobody waits for is written within its window, however much happens."""
+"""Unconfirmed changes are written within their window, whatever the load."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 PROMISED_S = 0.25
-"""What docs/reliability.md says of acknowledgements that nobody waits for."""
+"""What docs/reliability.md states about unconfirmed acknowledgements."""
 
 
 class Handle:
@@ -23,7 +23,7 @@ class Handle:
 
 
 class Clock:
-    """Time that passes when it is told to."""
+    """Time that passes when a test advances it."""
 
     def __init__(self) -> None:
         self.now_s = 0.0

@@ -1,4 +1,4 @@
-"""A link that is held, while somebody decides about it, is not read from and keeps its bytes.
+"""A link that is held while a decision is pending is not read from and keeps its bytes.
 
 Here the plane is driven by hand over a pair of local sockets, so that what the kernel hands out,
 and when, is no matter of chance.

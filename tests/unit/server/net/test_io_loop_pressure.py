@@ -1,4 +1,4 @@
-"""Readers that are slow, stuck or gone cost their own connection and nobody else's."""
+"""Readers that are slow, stuck or closed cost only their own connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The collector passes over assets once there are many new ones, and looks when most are gone."""
+"""The collector skips assets once there are many new ones, and looks when most were removed."""
 
 from __future__ import annotations
 

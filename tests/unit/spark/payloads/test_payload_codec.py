@@ -1,4 +1,4 @@
-"""Payloads decode to the values that were encoded, and bad ones are told from good ones."""
+"""Payloads decode to the values that were encoded, and bad ones are detected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches made ahead are those that were made, in order, and nothing goes on for nobody."""
+"""Prefetched batches come in order, and prefetching ends with its reader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans tile what is to be read, keep their limits, and notice what is gone."""
+"""Plans tile what is to be read, keep their limits, and detect what was removed."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def test_no_field_can_be_forged_without_server_key(
     def quick(secret: bytes, *, salt: bytes, **_: int) -> bytes:
         return hashlib.sha256(secret + salt).digest()
 
-    # A flipped salt would be derived from anew, slowly, 128 times.
+    # A flipped salt would be derived from again, slowly, 128 times.
     monkeypatch.setattr(hashlib, "scrypt", quick)
     server = ServerKey("quick")
     key = DataKey(SECRET, cipher, 1)

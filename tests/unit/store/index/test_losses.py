@@ -1,6 +1,6 @@
 """Losses of a file store: said in the log, kept through whatever blocks go through, never too low.
 
-Whoever knows the newest message of every subject up to the loss floor, and reads on behind it, must
+A reader that knows the newest message of every subject up to the loss floor, and reads on, must
 know the newest of every subject. That is checked in every state that a power cut can leave, against
 everything that was ever durable.
 """
@@ -266,7 +266,7 @@ def check(seed: int) -> int:
         there = {name: state.last for name, state in store.subject_states().items()}
         for subject, seq in newest.items():
             missed = seq > max(floor, there.get(subject, 0))
-            assert not missed, f"{image.description}: {subject} {seq} is gone, floor {floor}"
+            assert not missed, f"{image.description}: {subject} {seq} is lost, floor {floor}"
         for mark in marks:
             check_count(store, mark, there, is_full=limits.msgs_max > 0)
     return tried
@@ -281,7 +281,7 @@ def test_omitting_removals_after_last_record_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Losses, "floor", property(lambda losses: losses._said))
-    with pytest.raises(AssertionError, match="is gone"):
+    with pytest.raises(AssertionError, match="is lost"):
         sum(map(check, range(6)))
 
 

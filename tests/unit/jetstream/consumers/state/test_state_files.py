@@ -21,7 +21,7 @@ from penstock.store.io.slots import SlotsDamaged, read_slots, state_key
 from penstock.testing.damage import cut, damage_states, flip_bit, lose, zero_page
 from penstock.testing.sim_disk import DiskFault, SimDisk
 from penstock.testing.sim_files import Choice, Lose
-from support.consumer import (
+from support.consumer_states import (
     HALF,
     INCARNATION,
     LOGS,

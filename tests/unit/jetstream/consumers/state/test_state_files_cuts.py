@@ -18,7 +18,7 @@ from penstock.testing.damage import zero_page
 from penstock.testing.recording_disk import RecordingDisk
 from penstock.testing.sim_disk import DiskFault, SimDisk
 from penstock.testing.sim_files import Choice
-from support.consumer import (
+from support.consumer_states import (
     HALF,
     INCARNATION,
     NAME,

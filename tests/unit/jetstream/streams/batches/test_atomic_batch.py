@@ -12,7 +12,7 @@ from penstock.jetstream.streams.batches.staged_batches import InFlight
 from penstock.jetstream.streams.entries import BatchEntry
 from penstock.jetstream.streams.lanes.lane_policy import stages_batches as packs
 from penstock.store.contract import Refusal
-from support.publishing import INTEREST, NEW, SECOND, Run, ack
+from support.stream_run import INTEREST, NEW, SECOND, Run, ack
 
 INCOMPLETE = refusals.ATOMIC_PUBLISH_INCOMPLETE_BATCH
 DUPLICATE = refusals.ATOMIC_PUBLISH_CONTAINS_DUPLICATE_MESSAGE

@@ -16,7 +16,7 @@ from penstock.store.filestore import FileStore
 from penstock.testing.crash_states import crash_states
 from penstock.testing.recording_disk import RecordingDisk
 from penstock.testing.sim_disk import SimDisk
-from support.publishing import NEW_YEAR, block, config
+from support.stream_run import NEW_YEAR, block, config
 
 if TYPE_CHECKING:
     from penstock.store.io.disk import Disk

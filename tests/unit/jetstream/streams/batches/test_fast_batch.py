@@ -8,7 +8,7 @@ from penstock.api import refusals
 from penstock.jetstream.streams.batches.atomic_batch import BatchLimits
 from penstock.jetstream.streams.batches.fast_batch import FastRequest, parse_reply
 from penstock.jetstream.streams.batches.staged_batches import InFlight
-from support.publishing import SECOND, Run, ack
+from support.stream_run import SECOND, Run, ack
 
 START, APPEND, COMMIT, COMMIT_WITHOUT, PING = range(5)
 

@@ -40,7 +40,7 @@ class LeftMessages(LaneListener):
 
 
 class SlowDisk(SimDisk):
-    """Its syncs take a while, awake: nobody is kept waiting for a clock."""
+    """Its syncs take a while without sleeping, so no test waits for a clock."""
 
     wait_ns = 0
 
@@ -130,7 +130,7 @@ def test_others_are_not_troubled_as_long_as_they_looked_moment_ago(stage: Stage)
         if stage.router.take_lanes() == []:
             return
         stage.lane.take_results()  # they look, and are asked again 10 ms later
-    raise AssertionError("they are told of every message")
+    raise AssertionError("they receive every message")
 
 
 def test_commit_latency_estimator_records_long_commits(stage: Stage) -> None:

@@ -1,4 +1,4 @@
-"""wss: WebSocket frames inside TLS records, ended from either layer."""
+"""Codec stacks such as wss: WebSocket frames inside TLS records, ended from either layer."""
 
 from __future__ import annotations
 

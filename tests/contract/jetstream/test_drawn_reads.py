@@ -19,8 +19,8 @@ from penstock.api.responses import MsgGetResponse, StoredMessage
 from penstock.api.timestamps import parse_time
 from penstock.jetstream.account.message_get import get_message
 from penstock.store.memstore import MemStore
+from support.forgetful_store import answers
 from support.jetstream import API, encode_body
-from support.reading import answers
 
 if TYPE_CHECKING:
     from support.assets import JetStream, Stream

@@ -1,6 +1,6 @@
 """Cost of sealing: whole blocks, one chunk, one flush, one key; size and CPU time.
 
-    python benchmarks/sealing.py
+    python benchmarks/seal_cost.py
 
 Block images are those of benchmarks/compression.py. The figures are in docs/decisions/
 0012-compression.md and 0013-encryption.md. CPU time of one thread, best of a few runs.

@@ -1,4 +1,4 @@
-"""What a client is told, read the slow way: one message at a time, as Python values.
+"""What a client receives, read the slow way: one message at a time, as Python values.
 
 The model of the compiled intake of the bulk reader. It takes all bytes at once and knows nothing of
 chunks, batches or rooms.

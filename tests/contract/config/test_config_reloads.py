@@ -1,4 +1,4 @@
-"""The same change of a configuration, read anew by the reference and by ours."""
+"""The reference and ours reload the same change of a configuration."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerUnderTes
 
 
 def reload_log(server: ServerUnderTest, config: str) -> str:
-    """What the reference logs while it reads `config` anew."""
+    """What the reference logs while it reloads `config`."""
     before = len(server.log)
     server.config_path.write_text(config)
     server.send_signal(signal.SIGHUP)

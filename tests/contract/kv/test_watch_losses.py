@@ -159,7 +159,7 @@ async def test_bucket_recreated_under_watch_ends_it(
 async def test_overrun_is_reported_before_later_events(
     bucket: NatsBucket, jetstream: JetStreamContext
 ) -> None:
-    """Records vanish while nobody delivers them: the consumer is gone when they do."""
+    """Records vanish while no consumer delivers them: it was deleted before."""
     await fill(bucket, 2)
     stream = f"KV_{bucket.name}"
     async with watching(bucket).watch(Scope.all(), heartbeat=QUICK) as watch:
@@ -178,7 +178,7 @@ async def test_overrun_is_reported_before_later_events(
 async def test_watch_too_slow_for_dropping_bucket_reports_overrun(
     make: Maker, scope: Scope
 ) -> None:
-    """Flow control holds the server back while nobody reads, and the bucket forgets meanwhile."""
+    """Flow control holds the server back without a reader; meanwhile the bucket drops values."""
     bucket = await make(BucketConfig(max_bytes=1 << 20, discard="old"))
     async with watching(bucket).watch(scope) as watch:
         seen = await Seen(watch).until_caught_up()

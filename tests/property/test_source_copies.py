@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.copies import MIRROR, SOURCE, Copy
-from support.publishing import NEW
+from support.stream_run import NEW
 
 ACTIONS = ["deliver", "deliver", "deliver", "lose", "repeat", "beat", "flow", "wait", "answer"]
 ACTIONS += ["silence", "refuse", "stop"]

@@ -1,4 +1,4 @@
-"""What a client may rely on, written down by somebody who only watches.
+"""What a client may rely on, checked by an observer.
 
 The witness sees what is stored and removed, every delivery, every acknowledgement and every
 restart, and keeps plain sets. It knows nothing of floors, queues or clocks; where the consumer has
@@ -38,7 +38,7 @@ class Witness:
 
     def delivered(self, seq: int, count: int) -> None:
         known = self.known
-        assert seq in self.wanted(), "delivered what is gone or not asked for"
+        assert seq in self.wanted(), "delivered what was removed or not asked for"
         assert seq not in known.acked, "delivered again what was acknowledged"
         assert seq not in known.given_up, "delivered again what was given up"
         if seq in known.out:

@@ -147,7 +147,7 @@ async def test_watch_survives_server_restart_without_repeats(
 
 
 async def test_slow_reader_slows_server_and_loses_nothing(stream: Made, reader: BulkReader) -> None:
-    """More than the largest window of flow control, while nobody asks for more."""
+    """More than the largest window of flow control, without further requests."""
     payload = bytes(500_000)
     for number in range(80):
         await stream.publish("big", b"%03d" % number + payload)

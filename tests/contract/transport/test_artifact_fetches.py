@@ -119,7 +119,7 @@ async def test_unreadable_pointer_is_refused(place: Place, tmp_path: Path) -> No
 
 
 class Overtaken:
-    """Objects whose payloads are pruned at the moment somebody begins to fetch one."""
+    """Objects whose payloads are pruned at the moment a fetch begins."""
 
     def __init__(self, inner: Objects, before: Callable[[], Awaitable[object]]) -> None:
         self._inner = inner

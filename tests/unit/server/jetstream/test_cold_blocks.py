@@ -1,4 +1,4 @@
-"""A block that cannot be read is tried again after a pause, and whoever waits for it goes on."""
+"""A block that cannot be read is tried again after a pause, and its waiters continue."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ async def test_stream_that_goes_meanwhile_is_let_go_of(
         _, again = await timers.due.get()
     driver.host.close()
     driver.let_go()
-    assert closed == [], "somebody may still be reading"
+    assert closed == [], "a reader may still use it"
     again()
     driver._runtime.committer.close()  # waits for the disk thread that closes them
     assert closed == ["files"]

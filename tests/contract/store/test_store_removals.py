@@ -1,4 +1,4 @@
-"""What is taken out is gone from every answer, and its sequence from use."""
+"""A removed message is in no reply, and its sequence is not used again."""
 
 from __future__ import annotations
 

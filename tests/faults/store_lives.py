@@ -1,4 +1,4 @@
-"""The random life of a file store, beside the model that is told the same.
+"""The random life of a file store, beside the model that receives the same calls.
 
 A life appends, removes, erases, purges, truncates, skips, expires and changes limits; it syncs as
 the edge does, with other calls between taking the work and its return; it closes and opens, and it
@@ -51,7 +51,7 @@ class Version:
 
 
 class Killed(BaseException):
-    """The process is gone, in the middle of what it did."""
+    """The process was killed, in the middle of a step."""
 
 
 class Mortal:
@@ -105,7 +105,7 @@ class Life:
     # -- one call after the other
 
     def live(self, steps: int) -> None:
-        """So many calls; StoreError goes up to whoever made the disk fail."""
+        """So many calls; StoreError is raised to the step that made the disk fail."""
         names, weights = zip(*_LIKELY, strict=True)
         for name in self.chance.choices(names, weights, k=steps):
             getattr(self, f"_{name}")()
@@ -230,7 +230,7 @@ class Life:
         return not self.options.get("sync_always", True)
 
     def _compact(self) -> None:
-        """A block is written anew while the store goes on."""
+        """A block is rewritten while the store goes on."""
         work = self.store.pending_compaction()
         if work is None:
             return
@@ -275,7 +275,7 @@ class Life:
         self._note()
 
     def adopt(self) -> None:
-        """What was never written is gone; from now on the model holds what was found."""
+        """What was never written is lost; from now on the model holds what was found."""
         from faults.verdicts import contents, wrong_with
 
         faults = wrong_with(self.store, self.versions[self.durable :])

@@ -10,7 +10,7 @@ import pytest
 from penstock.fold import BlockingFold, Fold, FoldMismatch, FoldState
 from penstock.kv.contract import BucketConfig
 from support.folds import DURABLE, KINDS, contents
-from support.following import (
+from support.followed_folds import (
     HEARTBEAT,
     QUICK,
     assert_same,

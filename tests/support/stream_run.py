@@ -69,7 +69,7 @@ class Run:
         self.open()
 
     def open(self) -> None:
-        """The stream, anew over the same store."""
+        """The stream, opened again over the same store."""
         self.stream = Stream(
             self.cfg,
             self.store,

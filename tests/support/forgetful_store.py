@@ -1,7 +1,7 @@
 """Stores to read messages from, and what a whole answer to a direct get is.
 
 `ForgetfulStore` has every message on a block of its own that is never in memory when asked for
-first, so whoever reads from it must be able to go on.
+first, so its readers must be able to go on.
 """
 
 from __future__ import annotations
