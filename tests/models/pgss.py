@@ -23,7 +23,7 @@ class Said(NamedTuple):
     entries: dict[str, bytes]
     cursor: bytes
     evicting: bool
-    settled: bool
+    is_compact: bool
 
 
 class Torn(Exception):
@@ -63,8 +63,8 @@ def replay(data: bytes) -> Said:
         if kind == 1:
             entries[key] = record
     empty = not entries and not cursor and len(data) > 6
-    settled = not torn and not cursors and records == len(entries) and not empty
-    return Said(entries, cursor, evicting, settled)
+    is_compact = not torn and not cursors and records == len(entries) and not empty
+    return Said(entries, cursor, evicting, is_compact)
 
 
 def _holds_a_record(data: bytes, start: int) -> bool:

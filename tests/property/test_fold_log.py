@@ -40,7 +40,7 @@ def check(data: bytes) -> None:
         assert said is expected
         return
     assert (said.entries, said.cursor.raw) == (expected.entries, expected.cursor)
-    assert (said.evicting, said.settled) == (expected.evicting, expected.settled)
+    assert (said.evicting, said.is_compact) == (expected.evicting, expected.is_compact)
     assert said.live_bytes == len(encode_entries(said.entries, list(said.entries)))
 
 

@@ -96,7 +96,7 @@ def test_refused_publish_fails_run_with_words_of_server(
 def test_acks_that_never_arrive_are_noticed(
     jet: RunningServer, control: Control, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.bench.load.asset_control.SETTLE_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("penstock.bench.load.asset_control.STABLE_TIMEOUT_S", 0.05)
     control.create_stream("S", ["s"], "memory")
     control.create_consumer("S", {"name": "c", "durable_name": "c", "ack_policy": "explicit"})
     with pytest.raises(BenchError, match="acks were lost: floor 0 of 5, 0 waiting"):

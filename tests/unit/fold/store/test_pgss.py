@@ -91,12 +91,12 @@ def test_log_that_is_rewritten_has_exactly_these_bytes() -> None:
 
     said = pgss.replay(raw(PUT_A, PUT_B, CURSOR_2, DELETE_A, CURSOR_4))
     assert said.cursor == at(4)
-    assert not said.settled
+    assert not said.is_compact
     assert compacted(said) == COMPACTED
     assert blake3(COMPACTED).hexdigest() == (
         "9b58ad2659a27c56c856fcefe22bb63cb8fa17d4e15773edb1cd574d06015cf0"
     )
-    assert pgss.replay(COMPACTED) == said._replace(settled=True)
+    assert pgss.replay(COMPACTED) == said._replace(is_compact=True)
     assert said.live_bytes == len(COMPACTED) - len(HEADER) - len(bytes.fromhex(CURSOR_4))
 
 
@@ -126,7 +126,7 @@ def test_any_flipped_bit_is_reported_or_leaves_state_after_some_record() -> None
             told += 1
             continue
         assert (said.entries, said.cursor) in possible, f"bit {place}"
-        assert not said.settled
+        assert not said.is_compact
         kept += 1
     assert told > kept > 0
 
@@ -135,7 +135,7 @@ def test_any_flipped_bit_is_reported_or_leaves_state_after_some_record() -> None
 def test_space_that_was_never_written_is_torn_tail(junk: bytes) -> None:
     said = pgss.replay(written() + junk)
     assert (said.entries, said.cursor) == states()[-1]
-    assert not said.settled
+    assert not said.is_compact
 
 
 def test_zeros_before_something_else_are_no_tail() -> None:
@@ -245,7 +245,7 @@ def test_cursor_with_memo_is_read(timed: bytes) -> None:
 def test_memo_that_was_read_is_written_again() -> None:
     data = HEADER + pgss.cursor_record(at(7), evicting=True)
     said = pgss.replay(data)
-    assert (said.cursor, said.evicting, said.settled) == (at(7), True, True)
+    assert (said.cursor, said.evicting, said.is_compact) == (at(7), True, True)
     assert data[len(HEADER) + 5] == 12
 
 
@@ -259,7 +259,7 @@ def test_memo_that_contradicts_itself_is_refused(tail: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("parts", "settled"),
+    ("parts", "is_compact"),
     [
         ((), True),
         ((PUT_A,), True),
@@ -273,6 +273,6 @@ def test_memo_that_contradicts_itself_is_refused(tail: bytes) -> None:
     ],
 )
 def test_log_is_rewritten_when_anything_in_it_is_redundant(
-    parts: tuple[str, ...], settled: bool
+    parts: tuple[str, ...], is_compact: bool
 ) -> None:
-    assert pgss.replay(raw(*parts)).settled is settled
+    assert pgss.replay(raw(*parts)).is_compact is is_compact

@@ -106,7 +106,9 @@ async def test_storm_of_connections_is_reported_at_once_and_once_more(
     monkeypatch.setattr(system_account, "CONNS_GAP_S", 0.01)
     told: asyncio.Queue[str] = asyncio.Queue()
     voice = system_account.System(service)
-    monkeypatch.setattr(voice, "_tell_connections", lambda account: told.put_nowait(account.name))
+    monkeypatch.setattr(
+        voice, "_publish_connections", lambda account: told.put_nowait(account.name)
+    )
     account = service.accounts["$G"]
     for _ in range(100):
         voice._connections_changed(account)

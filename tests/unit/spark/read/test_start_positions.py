@@ -59,7 +59,7 @@ def test_json_is_by_stream_and_the_rest_is_default() -> None:
         ("5", "5", "one of startingSeq, startingTimestamp"),
         ("first", "", "expected earliest, latest, a number"),
         ("-3", "", "expected earliest, latest, a number"),
-        ('{"C": 1}', "", "speaks of C, which stream does not"),
+        ('{"C": 1}', "", "names C, which stream does not"),
         ("{", "", "startingSeq is no JSON"),
         ("", "yesterday", "expected ISO 8601"),
     ],

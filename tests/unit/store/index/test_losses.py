@@ -280,7 +280,7 @@ def test_no_loss_goes_unsaid_whatever_cut_leaves(seed: int) -> None:
 def test_omitting_removals_after_last_record_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Losses, "floor", property(lambda losses: losses._said))
+    monkeypatch.setattr(Losses, "floor", property(lambda losses: losses._recorded))
     with pytest.raises(AssertionError, match="is lost"):
         sum(map(check, range(6)))
 
