@@ -6,6 +6,11 @@ from penstock.store.index.block_list cimport Block
 from penstock.store.index.record_log cimport RecordLog
 
 
+cpdef enum CommitPlan:        # what the next commit of a store has to do
+    NOTHING = 0
+    APPEND = 1                # write the end of the open block to its file; sync it, unless lazy
+    FULL = 2                  # anything else: other files, removals, reserved sequences
+
 cdef class OpenBlock:
     cdef public object file
     cdef public object frames     # None: the file holds the image unchanged
@@ -27,7 +32,9 @@ cdef class Appender:
     cdef public uint64_t durable_place
     cdef public uint64_t reserved
 
+    cdef CommitPlan next_plan(self) noexcept
     cdef bint append(self) except -1
+    cdef bint allocate(self, size_t end) except -1
     cdef bint put(self, Block* block) except -1
     cdef bint put_in_c(self, Block* block) except -1
     cdef bint write_pages(self, int fd, Block* block) noexcept nogil

@@ -1,3 +1,4 @@
+from enum import IntEnum
 from typing import Final
 
 from penstock.store.format.block_frames import FrameWriter
@@ -5,8 +6,16 @@ from penstock.store.index.record_log import RecordLog
 from penstock.store.io.disk import Disk, File
 
 SMALL_WRITE_BYTES: Final[int]
+PREALLOCATE_BYTES: Final[int]
 RESERVE_MIN: Final[int]
 RESERVE_MAX: Final[int]
+
+class CommitPlan(IntEnum):
+    NOTHING = 0
+    APPEND = 1
+    FULL = 2
+
+def preallocate(disk: Disk, block: OpenBlock, end: int, block_bytes: int) -> None: ...
 
 class OpenBlock:
     file: File
@@ -36,6 +45,10 @@ class Appender:
     def is_half_used(self) -> bool: ...
     def open(self, number: int, block: OpenBlock) -> None: ...
     def close(self) -> None: ...
+    @property
+    def plan(self) -> CommitPlan: ...
+    @property
+    def unwritten_bytes(self) -> int: ...
     @property
     def unsynced(self) -> set[int]: ...
     def set_durable(self, seq: int) -> None: ...

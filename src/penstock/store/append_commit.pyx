@@ -1,9 +1,11 @@
-"""The fast commit, in C: appends records to a block file that is already open.
+"""The plan of a commit, and in C the executor of the usual one, which only appends to a file.
 
-An `Appender` holds how far a store is durable. The store opens it when a commit only has to append,
+An `Appender` holds how far a store is durable. The store opens it when commits only have to append,
 and closes it before any other work on the files, so the appender may use the file while it is open.
-`append` performs the whole commit, or has no effect; the caller then falls back to the normal
-commit, which rewrites the same bytes, and a sync that failed fails again there.
+`plan` is computed here alone. A commit that is APPEND runs on the owner's thread (`append`), or as
+`SyncWork` on another one; a FULL one is always a `SyncWork`. `append` performs the whole commit, or
+has no effect; the caller then falls back to `SyncWork`, which rewrites the same bytes, and a sync
+that failed fails again there.
 
 Runs on the owner's thread, creates no object per message and copies no data. Large synced writes
 use `O_DIRECT` and skip the page cache too: the publisher waits for the disk, so the copy is waste.
@@ -17,7 +19,7 @@ from posix.types cimport off_t
 from penstock.base.sequences cimport SEQ_MAX
 from penstock.records.record_codec cimport RANGE_BYTES
 
-from penstock.store.errors import StoreError
+from penstock.store.errors import DiskFull, StoreError
 
 cdef extern from *:
     """
@@ -43,10 +45,12 @@ cdef enum:
     LEAST_RESERVED = 1024
     MOST_RESERVED = 1048576
     PAGE_BYTES = 4096         # direct writes begin and end at multiples of it
+    AHEAD_BYTES = 262144      # zeros written ahead of small appends
 
 SMALL_WRITE_BYTES = SMALL_BYTES
 RESERVE_MIN = LEAST_RESERVED
 RESERVE_MAX = MOST_RESERVED
+PREALLOCATE_BYTES = AHEAD_BYTES     # a sync that does not grow the file is faster
 
 
 cdef class OpenBlock:
@@ -57,6 +61,16 @@ cdef class OpenBlock:
         self.written = written
         self.allocated = allocated
         self.frames = frames
+
+
+def preallocate(disk, OpenBlock block not None, size_t end, size_t block_bytes) -> None:
+    """Extend the file by zeros, so that it has `end` bytes and space for the next appends."""
+    cdef size_t size = min(end + AHEAD_BYTES, max(end, block_bytes))
+    try:
+        disk.preallocate(block.file, size)
+    except DiskFull:
+        size = end          # the write itself may still succeed
+    block.allocated = size
 
 
 cdef class Appender:
@@ -114,23 +128,45 @@ cdef class Appender:
         cdef uint64_t wanted = 2 * (self.log.last_seq - self.durable_seq)
         return min(max(wanted, <uint64_t>LEAST_RESERVED), <uint64_t>MOST_RESERVED)
 
+    # -- the plan
+
+    @property
+    def plan(self) -> CommitPlan:
+        """What the commit of this turn has to do."""
+        return CommitPlan(self.next_plan())
+
+    cdef CommitPlan next_plan(self) noexcept:
+        cdef Block* block = self.log.active()
+        if (self.number == 0 or block == NULL or block.number != self.number
+                or block.image == NULL):
+            return FULL
+        if block.written == block.used:
+            return NOTHING
+        if self.log.has_dead_front() or (not self.syncs and self.lacks(self.reserve() // 2)):
+            return FULL
+        return APPEND
+
+    @property
+    def unwritten_bytes(self) -> int:
+        """How many bytes of the newest block its file lacks."""
+        cdef Block* block = self.log.active()
+        return 0 if block == NULL else block.used - block.written
+
+    # -- the executor on the owner's thread
+
     def commit(self) -> bool:
         """Write the bytes that the file lacks, and sync if configured; return False if not done."""
         return self.append()
 
     cdef bint append(self) except -1:
+        cdef CommitPlan plan = self.next_plan()
         cdef Block* block = self.log.active()
         cdef size_t end
-        if (self.number == 0 or block == NULL or block.number != self.number
-                or block.image == NULL):
-            return False
-        if block.written == block.used:
-            return True
-        if self.log.has_dead_front() or (not self.syncs and self.is_half_used):
-            return False
+        if plan != APPEND:
+            return plan == NOTHING
         end = block.used + RANGE_BYTES * (2 if self.log.is_loss_unsaid else 1)   # mark, loss record
-        if end > self.open_block.allocated and end - block.written <= SMALL_BYTES:
-            return False        # the normal commit preallocates first
+        if end - block.written <= SMALL_BYTES and not self.allocate(end):
+            return False
         self.log.note_loss()
         if self.syncs:
             self.log.note_mark(self.durable_block, self.durable_place, self.durable_seq)
@@ -144,6 +180,15 @@ cdef class Appender:
         self.durable_block = block.number
         self.durable_place = block.used
         self.durable_seq = self.log.visible_max = self.log.last_seq
+        return True
+
+    cdef bint allocate(self, size_t end) except -1:
+        """Write zeros ahead of a small append; return False if the disk failed."""
+        if end > self.open_block.allocated:
+            try:
+                preallocate(self.disk, self.open_block, end, self.log.block_bytes)
+            except StoreError:
+                return False
         return True
 
     cdef bint put(self, Block* block) except -1:

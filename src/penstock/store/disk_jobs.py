@@ -9,9 +9,9 @@ after the records that explain them are durable, a new file replaces an old one 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
-from penstock.store.append_commit import SMALL_WRITE_BYTES, OpenBlock
+from penstock.store.append_commit import SMALL_WRITE_BYTES, OpenBlock, preallocate
 from penstock.store.block_file import (
     ERASED_SUFFIX,
     NEW_SUFFIX,
@@ -24,7 +24,7 @@ from penstock.store.block_file import (
     renewed_header,
 )
 from penstock.store.block_footer import trailer_of
-from penstock.store.errors import DiskFull, NotFound
+from penstock.store.errors import NotFound
 from penstock.store.format.block_frames import FrameWriter
 from penstock.store.format.block_header import read_block_header
 from penstock.store.index.block_compactor import rewrite_image
@@ -38,9 +38,6 @@ if TYPE_CHECKING:
     from penstock.store.index.block_images import BlockFacts, Unwritten
     from penstock.store.io.disk import Disk
 
-PREALLOCATE_BYTES: Final = 256 * 1024
-"""Zeros written ahead of small appends: a sync that does not grow the file is faster."""
-
 LONG_WRITE_BYTES: Final = 1_048_576
 """The server runs a sync that writes more on a thread, however fast syncs are."""
 
@@ -52,7 +49,6 @@ class BlockFiles:
     disk: Disk
     open: dict[int, OpenBlock] = field(default_factory=dict)
     names: dict[int, str] = field(default_factory=dict)
-    preallocates: bool = True
 
     def name(self, number: int) -> str:
         return self.names.get(number, block_name(number))
@@ -61,17 +57,6 @@ class BlockFiles:
         block = self.open.pop(number, None)
         if block is not None:
             self.disk.close_file(block.file)
-
-    def allocate(self, block: OpenBlock, end: int, n: int, block_bytes: int) -> None:
-        """Write zeros after the bytes of a small write."""
-        if not self.preallocates or n > SMALL_WRITE_BYTES or end <= block.allocated:
-            return
-        size = min(end + PREALLOCATE_BYTES, max(end, block_bytes))
-        try:
-            self.disk.preallocate(block.file, size)
-        except DiskFull:
-            size = end  # the write itself may still succeed
-        block.allocated = size
 
     def remove(self, number: int) -> bool:
         """Remove the file of a block; return whether there was one."""
@@ -85,7 +70,7 @@ class BlockFiles:
 
 @dataclass(slots=True)
 class SyncWork:
-    """Writes, syncs and removals of one group commit."""
+    """Writes, syncs and removals of one group commit; of an append alone, it has only a piece."""
 
     files: BlockFiles
     sealing: Sealing
@@ -197,7 +182,8 @@ class SyncWork:
         disk = self.files.disk
         if self.forms[piece.number] is not Form.FRAMES:
             end = piece.offset + len(piece.data)
-            self.files.allocate(block, end, len(piece.data), self.block_bytes)
+            if len(piece.data) <= SMALL_WRITE_BYTES and end > block.allocated:
+                preallocate(disk, block, end, self.block_bytes)
             disk.pwrite(block.file, piece.data, piece.offset)
             block.written = end
             return
@@ -252,49 +238,6 @@ class SyncWork:
             gone.append(True)
         if any(gone):
             self.files.disk.sync_dir()
-
-
-@dataclass(slots=True)
-class AppendWork:
-    """The most frequent sync: appends one piece to a file that is already open.
-
-    Does the same as SyncWork for this case, without checking for other work.
-    """
-
-    files: BlockFiles
-    block: OpenBlock
-    piece: Unwritten
-    seq: int
-    place: tuple[int, int]
-    reserved: int
-    block_bytes: int
-
-    write_only: ClassVar = False
-    names_changed: ClassVar = False
-    footers: ClassVar = ()
-    swapped: ClassVar = ()
-    rewrites: ClassVar = ()
-    swaps: ClassVar = ()
-
-    @property
-    def pieces(self) -> list[Unwritten]:
-        return [self.piece]
-
-    @property
-    def is_long(self) -> bool:
-        return len(self.piece.data) > LONG_WRITE_BYTES
-
-    def numbers(self) -> set[int]:
-        return {self.piece.number}
-
-    def run(self) -> None:
-        block, disk = self.block, self.files.disk
-        _, offset, data = self.piece
-        end = offset + len(data)
-        self.files.allocate(block, end, len(data), self.block_bytes)
-        disk.pwrite(block.file, data, offset)
-        block.written = end
-        disk.fdatasync(block.file)
 
 
 @dataclass(slots=True)

@@ -15,10 +15,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from penstock.base.sequences import SEQ_MAX
-from penstock.store.append_commit import Appender
+from penstock.store.append_commit import Appender, CommitPlan
 from penstock.store.block_file import Form, Sealing
 from penstock.store.contract import Limits
-from penstock.store.disk_jobs import AppendWork, BlockFiles, FetchWork, SyncWork, resumed
+from penstock.store.disk_jobs import BlockFiles, FetchWork, SyncWork, resumed
 from penstock.store.errors import StoreError
 from penstock.store.format.compression import BlockCompression
 from penstock.store.format.data_keys import open_keys
@@ -74,7 +74,7 @@ class FileStore(IndexedStore):
         self._dirty: set[int] = set()
         self._names_changed, self._losses_noted = False, 0
         self._doomed: list[int] = []
-        self._working: SyncWork | AppendWork | None = None
+        self._working: SyncWork | None = None
         self._failure: Exception | None = None
         self._end = EndMark(disk, log.incarnation)
         self._closed_place = (0, 0)
@@ -193,7 +193,7 @@ class FileStore(IndexedStore):
 
     @property
     def appender(self) -> Appender:
-        """The fast commit path, usable while it is open: for compiled code on the owner's thread.
+        """Plans commits, and executes those that only append, on the owner's thread.
 
         `Appender.commit` does the same as `pending_sync`, `run` and `synced` together.
         """
@@ -203,7 +203,7 @@ class FileStore(IndexedStore):
         self._appender.durable_block, self._appender.durable_place = place
 
     def _open_appender(self) -> None:
-        """Open the fast commit path if the next commit only has to append."""
+        """Open the appender if commits only have to append, until something else is to be done."""
         number = self._log.active_number()
         block = self._files.open.get(number)
         is_more = self._sync_always and (
@@ -238,44 +238,32 @@ class FileStore(IndexedStore):
         self._check_sound()
         if self._working is not None or (write_only and not has_unwritten(self._log)):
             return None
+        plan = self._appender.plan
         self._close_appender()
         if write_only:
             self._losses_noted = self._log.note_loss()
             self._working = self._sync_work(write_only=True)
-            return self._working
-        self._drop_dead_blocks()
-        reserves = not self._sync_always and self._appender.is_short
-        if not self._has_work() and not reserves:
+        elif plan is CommitPlan.APPEND and self._sync_always:
+            self._losses_noted = self._log.note_loss()
+            self._note_mark()
+            self._working = self._sync_work()
+        elif self._needs_full(plan):
+            self._losses_noted = self._log.note_loss()
+            self._working = self._full_sync()
+        else:
             self._open_appender()
-            return None
-        self._losses_noted = self._log.note_loss()
-        if self._blocks.erases_frames():
-            self._log.seal_active()  # a block to be rewritten must not receive appends
-        reserved = self._note_reserved()
-        if has_unwritten(self._log) or self._dirty:
-            at = self._appender
-            self._log.note_mark(at.durable_block, at.durable_place, at.durable_seq)
-        self._working = self._append_work(reserved) or self._full_sync(reserved)
         return self._working
 
-    def _append_work(self, reserved: int) -> AppendWork | None:
-        """Return the sync if it only has to append to the file of the open block, else None."""
-        log, number = self._log, self._log.active_number()
-        block = self._files.open.get(number)
-        is_more = (
-            block is None
-            or self._blocks.form(number) is not Form.PLAIN
-            or self._dirty
-            or self._doomed
-            or self._names_changed
-            or self._blocks.is_stirred
-        )
-        if is_more or block is None:
-            return None
-        [piece] = take_unwritten(log)  # earlier blocks have footers, so they are fully written
-        return AppendWork(
-            self._files, block, piece, log.last_seq, log.end(), reserved, self._block_bytes
-        )
+    def _needs_full(self, plan: CommitPlan) -> bool:
+        """Return whether there is work beyond an append; a lazy store syncs, if there is any."""
+        if plan is CommitPlan.NOTHING and self._sync_always:
+            return False
+        self._drop_dead_blocks()
+        return self._has_work() or (not self._sync_always and self._appender.is_short)
+
+    def _note_mark(self) -> None:
+        at = self._appender
+        self._log.note_mark(at.durable_block, at.durable_place, at.durable_seq)
 
     def _drop_dead_blocks(self) -> None:
         dropped = self._log.drop_dead_blocks()
@@ -293,7 +281,16 @@ class FileStore(IndexedStore):
         self._log.note_range(RESERVE, last + 1, reserved, self._log.last_ts_ns)
         return reserved
 
-    def _full_sync(self, reserved: int) -> SyncWork:
+    def _full_sync(self) -> SyncWork:
+        if self._blocks.erases_frames():
+            self._log.seal_active()  # a block to be rewritten must not receive appends
+        reserved = self._note_reserved()
+        if has_unwritten(self._log) or self._dirty:
+            self._note_mark()
+        return self._sync_all(reserved)
+
+    def _sync_all(self, reserved: int) -> SyncWork:
+        """Return the sync of everything that the files lack."""
         blocks = self._blocks
         work = self._sync_work()
         work.reserved = reserved
@@ -321,6 +318,7 @@ class FileStore(IndexedStore):
             self._log.end(),
             {piece.number: blocks.form(piece.number) for piece in pieces},
             salts={piece.number: blocks.salt() for piece in pieces} if self._sealing.key else {},
+            reserved=self._log.last_seq,
             block_bytes=self._block_bytes,
             write_only=write_only,
         )
@@ -475,7 +473,7 @@ class FileStore(IndexedStore):
         if self._appender.reserved > log.last_seq:
             log.note_range(RESERVE, log.last_seq + 1, log.last_seq, log.last_ts_ns)
         log.note_mark(*log.end(), log.last_seq)
-        work = self._working = self._full_sync(log.last_seq)
+        work = self._working = self._sync_all(log.last_seq)
         work.closing = True
         work.run()
         self.synced(work)

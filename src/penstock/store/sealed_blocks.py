@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from penstock.store.block_file import Sealing
-    from penstock.store.disk_jobs import AppendWork, BlockFiles, SyncWork
+    from penstock.store.disk_jobs import BlockFiles, SyncWork
     from penstock.store.index.block_images import BlockFacts
     from penstock.store.index.message_log import MessageLog
 
@@ -166,7 +166,7 @@ class SealedBlocks:
 
     # -- rewriting
 
-    def pending(self, working: SyncWork | AppendWork | None, dirty: set[int]) -> RewriteWork | None:
+    def pending(self, working: SyncWork | None, dirty: set[int]) -> RewriteWork | None:
         if self._rewriting is not None:
             return None
         waiting = {work.number for work in self.swaps} | set(self.erased) | dirty

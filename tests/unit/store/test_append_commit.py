@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock.store.append_commit import PREALLOCATE_BYTES, CommitPlan
 from penstock.store.contract import Appended
 from penstock.store.errors import StoreError, SyncFailed
 from penstock.store.filestore import FileStore
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 SUBJECTS = ("a", "b", "a.long.one")
 PAGE_BYTES = 4096
 MIB = 1 << 20
+SIZE = 40_000
 
 
 def opened(place: Path, **options: Any) -> FileStore:
@@ -83,6 +85,39 @@ def test_it_writes_bytes_ordinary_way_would_write(tmp_path: Path) -> None:
     ordinary.close()
     short.close()
     assert contents(tmp_path / "short") == contents(tmp_path / "ordinary")
+
+
+def test_plan_is_append_while_only_open_block_grows(tmp_path: Path) -> None:
+    store = opened(tmp_path / "s", block_bytes=MIB)
+    put(store)
+    assert store.appender.plan is CommitPlan.FULL  # there is no file yet
+    commit_as_usual(store)
+    assert store.appender.plan is CommitPlan.NOTHING
+    put(store)
+    assert store.appender.plan is CommitPlan.APPEND
+    assert store.appender.unwritten_bytes > 0
+    assert store.appender.commit()
+    assert store.appender.plan is CommitPlan.NOTHING
+    store.erase(1)
+    assert store.appender.plan is CommitPlan.FULL
+    commit_as_usual(store)
+    put_sized(store, MIB)  # which needs a new block
+    assert store.appender.plan is CommitPlan.FULL
+
+
+def test_both_executors_of_append_write_same_bytes(tmp_path: Path) -> None:
+    in_place, on_thread = begun(tmp_path / "in_place"), begun(tmp_path / "on_thread")
+    for _ in range(3 * PREALLOCATE_BYTES // SIZE):
+        for store in (in_place, on_thread):
+            put_sized(store, SIZE)
+            assert store.appender.plan is CommitPlan.APPEND
+        assert in_place.appender.commit()
+        work = on_thread.pending_sync()
+        assert work is not None
+        work.run()
+        on_thread.synced(work)
+        assert on_thread.durable_seq == in_place.durable_seq == in_place.last_seq
+        assert contents(tmp_path / "in_place") == contents(tmp_path / "on_thread")
 
 
 def test_it_is_not_open_before_there_is_file(tmp_path: Path) -> None:

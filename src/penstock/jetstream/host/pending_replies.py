@@ -13,7 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.jetstream.host.lazy_consumer_log import StateFileCreation
+from penstock.store.disk_jobs import LONG_WRITE_BYTES
 from penstock.store.errors import DiskFull, StoreError
+from penstock.store.indexed_store import IndexedStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from penstock.jetstream.sources.source_positions import Positions
     from penstock.jetstream.streams.lanes.publish_lane import StreamLane
     from penstock.jetstream.streams.stream import Stream
-    from penstock.store.contract import Work
+    from penstock.store.contract import Store, Work
 
 
 class Commit(NamedTuple):
@@ -36,6 +38,14 @@ class Commit(NamedTuple):
     """Called after the work has run, with its failure if there was one."""
     is_long: bool = False
     """The work may take long even where syncs are fast: the event loop must never wait for it."""
+
+
+def _append_now(store: Store) -> bool:
+    """Commit what only has to be appended; return False if something is left to do."""
+    appender = store.appender if isinstance(store, IndexedStore) else None
+    if appender is None or appender.unwritten_bytes > LONG_WRITE_BYTES:
+        return False
+    return appender.commit()
 
 
 class PendingReplies:
@@ -68,9 +78,12 @@ class PendingReplies:
         if self.failure is None:
             self.held.extend(effects)
 
-    def begin(self, lane: StreamLane | None) -> list[Commit]:
-        """Return the work that makes `held` durable; take its effects, which `end` returns."""
-        commits = [] if self.failure is not None else self._of_stream()
+    def begin(self, lane: StreamLane | None, *, in_place: bool) -> list[Commit]:
+        """Return the work that makes `held` durable; take its effects, which `end` returns.
+
+        With `in_place` the caller may wait for the disk: an append to the stream is done here.
+        """
+        commits = [] if self.failure is not None else self._of_stream(in_place=in_place)
         try:
             self._add_consumers(commits)
         except DiskFull as full:
@@ -84,13 +97,14 @@ class PendingReplies:
             lane.commit()
         return commits
 
-    def _of_stream(self) -> list[Commit]:
+    def _of_stream(self, *, in_place: bool) -> list[Commit]:
         commits: list[Commit] = []
         store = self._stream.store
-        # If the store does not sync now, write at least, so that a killed process loses nothing.
-        work = store.pending_sync(write_only=not store.sync_wanted)
-        if work is not None:
-            commits.append(Commit(work, partial(store.synced, work), work.is_long))
+        if not (in_place and _append_now(store)):
+            # If the store does not sync now, write at least: a killed process loses nothing then.
+            work = store.pending_sync(write_only=not store.sync_wanted)
+            if work is not None:
+                commits.append(Commit(work, partial(store.synced, work), work.is_long))
         positions = self._positions
         keep = None if positions is None else positions.pending_sync(self._stream)
         if positions is not None and keep is not None:  # after the messages it refers to

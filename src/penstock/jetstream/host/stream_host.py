@@ -471,10 +471,10 @@ class StreamHost:
             self._commits.held or self._commits.unsynced or (lane is not None and lane.waiting)
         ) or (self.failure is None and self.stream.store.sync_wanted)
 
-    def commit(self) -> list[Commit]:
-        """Return the work that makes everything done so far durable; `advance` then releases the
-        effects that wait for it. Also if it is empty."""
-        return self._commits.begin(self._lanes.lane)
+    def commit(self, *, in_place: bool = False) -> list[Commit]:
+        """Return the work that makes everything done so far durable, for `advance`; may be empty.
+        With `in_place` the caller may wait for the disk: an append is done here."""
+        return self._commits.begin(self._lanes.lane, in_place=in_place)
 
     def advance(self, commits: list[Commit], failure: Exception | None) -> None:
         """Take back work that has run; release the effects that waited for it unless it failed."""

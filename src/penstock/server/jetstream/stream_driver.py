@@ -18,6 +18,7 @@ from penstock.broker.router import LaneListener
 from penstock.jetstream.host.pending_replies import Commit
 from penstock.jetstream.streams.lanes.lane_policy import make_lane
 from penstock.server.jetstream.traced_publish import trace_publish
+from penstock.server.net.turn_listener import NOTABLE_NS
 from penstock.server.server_log import log
 from penstock.store.errors import DiskFull, StoreError
 from penstock.store.filestore import FileStore
@@ -221,13 +222,18 @@ class StreamDriver(LaneListener):
 
     def _commit(self) -> None:
         host = self.host
-        commits = host.commit()
+        pace = self._runtime.committer.pace
+        in_place, began_ns = pace.is_quick, time.monotonic_ns()
+        commits = host.commit(in_place=in_place)
+        span_ns = time.monotonic_ns() - began_ns
+        if in_place and span_ns >= NOTABLE_NS:
+            pace.took(span_ns)
         if host.disk_full is not None and not self._is_waiting:
             self._wait_for_space(None)
         if not commits:
             host.advance(commits, None)
             self._release()
-        elif self._runtime.committer.pace.is_quick and not any(each.is_long for each in commits):
+        elif in_place and not any(each.is_long for each in commits):
             self._committed(commits, self._runtime.committer.run_in_place(CommitGroup(commits)))
         else:
             self._sync(commits)

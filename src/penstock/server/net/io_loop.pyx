@@ -34,6 +34,7 @@ from penstock.server.net.posix cimport (
 )
 from penstock.server.net.socket_reader cimport LARGE_FRAME_BYTES, READ_BYTES
 from penstock.server.net.socket_writer cimport SEND_MORE
+from penstock.server.net.turn_listener cimport NOTABLE
 
 from penstock.server.server_log import log
 
@@ -49,7 +50,6 @@ cdef int64_t CHEAP_WAKE_NS = 20_000            # an answer this soon after a sle
 cdef int64_t SPIN_NS = 60_000                  # busy-wait for an answer
 cdef int64_t LINGER_NS = 1_000_000             # total time in which a turn may linger
 cdef int64_t NOTED_NS = 1_000_000              # turns at least this long are reported
-cdef int64_t NOTABLE_NS = 50_000               # shorter waits for the disk are not recorded
 cdef int64_t TURN_NS = 5_000_000               # time for input; the rest waits for later turns
 cdef int64_t CLOSE_NS = 3_000_000              # time for closing links in one turn
 
@@ -363,7 +363,7 @@ cdef class IoLoop(SocketReader):
         except Exception:
             log.exception("a commit failed")
         span = monotonic_ns() - began
-        if lane.waits and committed != LANE_UNCOMMITTED and span >= NOTABLE_NS:
+        if lane.waits and committed != LANE_UNCOMMITTED and span >= NOTABLE:
             self.listener.pace.record(span)
         return committed == LANE_FINISHED
 

@@ -2,6 +2,9 @@
 
 from libc.stdint cimport int64_t
 
+cdef enum:
+    NOTABLE = 50_000              # ns; shorter waits of a turn for the disk are not recorded
+
 
 cdef class CommitPace:
     cdef int64_t usual_ns         # average duration of recent commits

@@ -1,5 +1,6 @@
 from typing import Final
 
+NOTABLE_NS: Final[int]
 QUICK_NS: Final[int]
 SMOOTHING: Final[int]
 

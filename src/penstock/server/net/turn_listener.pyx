@@ -11,6 +11,7 @@ cdef int64_t QUICK = 1_000_000
 cdef int64_t SMOOTH = 8
 
 QUICK_NS = QUICK      # a turn waits for commits only while they take at most this on average
+NOTABLE_NS = NOTABLE
 SMOOTHING = SMOOTH    # commits the average follows; one above SMOOTHING * QUICK_NS counts for all
 
 
