@@ -7,7 +7,7 @@ from penstock.store.index.subject_tally cimport Tally
 
 
 cdef enum:
-    FILTERS_FEW_MAX = 64       # filters tested one by one; more always use a tally
+    FILTERS_FEW_MAX = 8        # filters tested one by one; more always use a tally
 
 cdef class MessageLog(RecordLog):
     cdef uint64_t find_next(self, tuple filters, uint64_t start)

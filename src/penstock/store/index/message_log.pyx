@@ -125,21 +125,17 @@ cdef class MessageLog(RecordLog):
         filter, ascending."""
         cdef array.array lasts = array.array("Q")
         cdef uint64_t seq
-        cdef bytes raw
-        cdef uint32_t i, n
+        cdef uint32_t i, n = self.subjects.matching_any(filters)
         cdef size_t count = 0
-        for text in filters or (">",):
-            raw = as_raw(text)
-            n = self.subjects.matching(PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw))
-            array.resize_smart(lasts, count + n)
-            for i in range(n):
-                if i + FETCH_AHEAD < n:
-                    prefetch(self.subjects.matched(i + FETCH_AHEAD))
-                    seqs_expect(&self.subjects.matched(i + FETCH_AHEAD // 2).seqs)
-                seq = seqs_at_most(&self.subjects.matched(i).seqs, at_or_before)
-                if seq:
-                    lasts.data.as_ulonglongs[count] = seq
-                    count += 1
+        array.resize(lasts, n)
+        for i in range(n):
+            if i + FETCH_AHEAD < n:
+                prefetch(self.subjects.matched(i + FETCH_AHEAD))
+                seqs_expect(&self.subjects.matched(i + FETCH_AHEAD // 2).seqs)
+            seq = seqs_at_most(&self.subjects.matched(i).seqs, at_or_before)
+            if seq:
+                lasts.data.as_ulonglongs[count] = seq
+                count += 1
         array.resize(lasts, put_in_order(<uint64_t*>lasts.data.as_ulonglongs, count,
                                          self.first_seq, max(self.first_seq, self.last_seq)))
         return lasts
@@ -201,7 +197,6 @@ cdef class MessageLog(RecordLog):
         With `last_per_subject`: how many subjects have their last message up to `last` there.
         """
         cdef uint64_t total = 0
-        cdef bytes raw
         cdef uint32_t i
         cdef Subject* subject
         cdef Tally* tally = NULL
@@ -212,28 +207,22 @@ cdef class MessageLog(RecordLog):
             return self.tallied_between(self.subjects.tally_many(filters), start, last)
         if (not filters or ">" in filters) and not last_per_subject:
             return self.count_from(start) - (self.count_from(last + 1) if last < self.last_seq else 0)
-        patterns = [as_raw(text) for text in filters or (">",)]
         if not last_per_subject:
+            patterns = [as_raw(text) for text in filters]
             if min(last, self.last_seq) - start < SPAN_MAX:
                 return self.wanted_between(start, last, patterns)
             tally = self.tally_of(patterns)
         if tally != NULL:
             return self.tallied_between(tally, start, last)
         whole = start <= self.first_seq and self.last_seq <= last
-        counted = set()
-        for raw in patterns:
-            for i in range(self.subjects.matching(PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw))):
-                subject = self.subjects.matched(i)
-                if len(filters) > 1:
-                    if subject.id in counted:
-                        continue
-                    counted.add(subject.id)
-                if last_per_subject and whole:
-                    total += 1
-                elif last_per_subject:
-                    total += seqs_at_most(&subject.seqs, last) >= max(start, <uint64_t>1)
-                else:
-                    total += count_between(&subject.seqs, start, last)
+        for i in range(self.subjects.matching_any(filters)):
+            subject = self.subjects.matched(i)
+            if last_per_subject and whole:
+                total += 1
+            elif last_per_subject:
+                total += seqs_at_most(&subject.seqs, last) >= max(start, <uint64_t>1)
+            else:
+                total += count_between(&subject.seqs, start, last)
         return total
 
     def wanted_between(self, uint64_t start, uint64_t last, list patterns) -> int:
@@ -385,14 +374,11 @@ cdef class MessageLog(RecordLog):
         """Return the lowest sequence from `start` on that is the first of a subject that matches
         any filter; 0 if there is none."""
         cdef uint64_t best = 0, seq
-        cdef bytes raw
         cdef uint32_t i
-        for text in filters:
-            raw = as_raw(text)
-            for i in range(self.subjects.matching(PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw))):
-                seq = seqs_first(&self.subjects.matched(i).seqs)
-                if seq >= start and (best == 0 or seq < best):
-                    best = seq
+        for i in range(self.subjects.matching_any(filters) if filters else 0):
+            seq = seqs_first(&self.subjects.matched(i).seqs)
+            if seq >= start and (best == 0 or seq < best):
+                best = seq
         return best
 
     def last_match(self, str pattern not None, uint64_t before_or_at) -> int:

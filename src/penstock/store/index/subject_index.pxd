@@ -63,6 +63,8 @@ cdef class SubjectIndex:
     cdef SubjectIndex renewed(self)
     cdef bint release_some(self, uint32_t at_most) noexcept nogil
     cdef uint32_t matching(self, const char* pattern, size_t n) noexcept nogil
+    cdef uint32_t matching_any(self, tuple filters)
+    cdef set few_matching(self, set patterns)
     cdef Subject* matched(self, uint32_t i) noexcept nogil
     cdef Tally* tally(self, list patterns)
     cdef Tally* tally_many(self, tuple filters)

@@ -18,7 +18,7 @@ from penstock.store.index.subject_tally cimport (
     new_large_tally, new_tally, rule_out,
 )
 from penstock.subjects.trie_nodes cimport (
-    LITERAL, Sub, descend, has_wildcard, hash_bytes, is_rest, is_star, new_node, prune,
+    LITERAL, Sub, any_match, descend, has_wildcard, hash_bytes, is_rest, is_star, new_node, prune,
     token_length, valid_pattern, xrealloc, xzalloc,
 )
 
@@ -27,6 +27,7 @@ cdef enum:
     AT_ONCE = 32               # names looked up together: their cache misses overlap
     FETCH_AHEAD = 16           # subjects prefetched before use
     NAME_BYTES = 16            # bytes of a name that a comparison likely reads
+    WALKS_MAX = 16             # patterns of one query that the trie resolves one by one
     FEW = 4096                 # up to so many subjects are visited instead of tallied
     EFFORT = 8                 # nodes a walk may visit for each subject it may find
     PLANT_SLICE = 16384        # subjects added to the trie at a time: some milliseconds
@@ -256,6 +257,53 @@ cdef class SubjectIndex:
         elif not self.is_few(pattern, n):
             self.scan(pattern, n)
         return self.nfound
+
+    cdef uint32_t matching_any(self, tuple filters):
+        """Return how many subjects match any filter, () being all; `matched` returns them, each
+        once, until the next call. One scan of the subjects serves any number of filters."""
+        cdef Tally* wanted
+        cdef Subject* subject
+        cdef uint32_t i
+        cdef bytes raw
+        patterns = {text.encode("utf-8", "surrogateescape") for text in filters} or {b">"}
+        if len(patterns) == 1:
+            (raw,) = patterns
+            return self.matching(raw, len(raw))
+        ids = self.few_matching(patterns)
+        self.nfound = 0
+        if ids is not None:
+            for i in ids:
+                self.add_found(self.by_id[i])
+            return self.nfound
+        wanted = new_large_tally(self.seed)
+        for raw in patterns:
+            add_pattern(wanted, raw, len(raw))
+        for i in range(self.ids):
+            if i + FETCH_AHEAD < self.ids:
+                prefetch_subject(self.by_id[i + FETCH_AHEAD])
+            subject = self.by_id[i]
+            if subject != NULL and not subject.odd and any_match(
+                    wanted.root, subject_text(subject), subject_text(subject) + subject.length,
+                    wanted.seed):
+                self.add_found(subject)
+        free_tally(wanted)
+        return self.nfound
+
+    cdef set few_matching(self, set patterns):
+        """Return the numbers of the subjects that match any pattern; None if a scan costs less."""
+        cdef uint32_t i, walks = 0
+        cdef bytes raw
+        cdef set ids = set()
+        for raw in patterns:
+            if has_wildcard(raw, len(raw)) and valid_pattern(raw, len(raw)):
+                walks += 1
+                if walks > WALKS_MAX or not self.is_few(raw, len(raw)):
+                    return None
+            else:
+                self.matching(raw, len(raw))
+            for i in range(self.nfound):
+                ids.add(self.found[i].id)
+        return ids
 
     cdef Subject* matched(self, uint32_t i) noexcept nogil:
         return self.found[i]

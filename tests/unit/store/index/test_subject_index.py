@@ -77,7 +77,9 @@ class Pair:
 
     def compare(self) -> None:
         log, chance = self.log, self.chance
-        filters = tuple(chance.sample(PATTERNS, chance.choice((1, 1, 2))))
+        filters = tuple(chance.sample(PATTERNS, chance.choice((1, 1, 2, 5))))
+        if chance.random() < 0.2:  # more than are tried one by one
+            filters += (*(f"b.{i}.*" for i in range(20)), "c.2", "a.1")
         start = chance.randrange(0, log.last_seq + 2)
         last = chance.choice((log.last_seq, ALL, chance.randrange(0, log.last_seq + 2)))
         wanted = [seq for seq in sorted(self.model) if fits(self.model[seq], filters)]
@@ -88,6 +90,9 @@ class Pair:
         assert log.last_match(filters[0], last) == (before[-1] if before else 0)
         lasts = {self.model[seq]: seq for seq in wanted if seq <= last}
         assert list(log.last_of_each(filters, last)) == sorted(lasts.values())
+        firsts = [min(s for s in wanted if self.model[s] == name) for name in lasts]
+        later = [seq for seq in firsts if seq >= start]
+        assert last < log.last_seq or log.first_since(filters, start) == min(later, default=0)
         states = log.subject_states(filters[0])
         assert sorted(states) == sorted({s for s in self.model.values() if fits(s, filters[:1])})
         assert log.num_pending(1, filters, last=ALL, last_per_subject=True) == len(
