@@ -1,56 +1,98 @@
-"""The collector skips assets once there are many new ones, and looks when most were removed."""
+"""The collector skips long-lived objects once they are many, and scans them again when they may be
+garbage."""
 
 from __future__ import annotations
 
 import gc
-from typing import TYPE_CHECKING
 
-from penstock.server.system.gc_policy import ASSETS_STEP, FULL, Freezer
+import pytest
 
-if TYPE_CHECKING:
-    import pytest
+from penstock.server.system.gc_policy import ASSETS_STEP, BLOCKS_MIN, FULL, LONG_NS, Freezer
 
 
-def test_frozen_objects_follow_number_of_assets(monkeypatch: pytest.MonkeyPatch) -> None:
-    done: list[str] = []
-    monkeypatch.setattr(gc, "freeze", lambda: done.append("freeze"))
-    monkeypatch.setattr(gc, "unfreeze", lambda: done.append("unfreeze"))
-    count = 0
-    freezer = Freezer(lambda: count)
+class Process:
+    """A process whose assets, objects and clock the test sets."""
 
-    def collected(assets: int, phase: str = "stop", generation: int = FULL) -> list[str]:
-        nonlocal count
-        count = assets
-        done.clear()
-        freezer(phase, {"generation": generation})
-        return [*done]
+    def __init__(self) -> None:
+        self.assets = 0
+        self.blocks = BLOCKS_MIN
+        self.now_ns = 0
+        self.done: list[str] = []
+        self.freezer = Freezer(
+            lambda: self.assets, clock_ns=lambda: self.now_ns, blocks=lambda: self.blocks
+        )
 
-    assert collected(ASSETS_STEP - 1) == []
-    assert collected(ASSETS_STEP, phase="start") == []
-    assert collected(ASSETS_STEP, generation=1) == []
-    assert collected(ASSETS_STEP) == ["freeze"]
-    assert collected(2 * ASSETS_STEP - 1) == []
-    assert collected(2 * ASSETS_STEP) == ["freeze"]
-    assert collected(ASSETS_STEP) == []
-    assert collected(ASSETS_STEP - 1) == ["unfreeze"]
-    assert collected(0) == ["unfreeze"]
-    assert collected(0) == []
+    def collected(
+        self, assets: int, *, span_ns: int = 0, generation: int = FULL, blocks: int = BLOCKS_MIN
+    ) -> list[str]:
+        """Return what the Freezer does after a collection."""
+        self.assets, self.blocks = assets, blocks
+        self.done.clear()
+        self.freezer("start", {"generation": generation})
+        self.now_ns += span_ns
+        self.freezer("stop", {"generation": generation})
+        return [*self.done]
 
 
-def test_full_collection_does_not_look_at_what_was_frozen() -> None:
-    """Of the real collector: freezing within its callback is allowed, and thawing brings back."""
-    count = 0
-    freezer = Freezer(lambda: count)
+@pytest.fixture
+def process(monkeypatch: pytest.MonkeyPatch) -> Process:
+    made = Process()
+    monkeypatch.setattr(gc, "freeze", lambda: made.done.append("freeze"))
+    monkeypatch.setattr(gc, "unfreeze", lambda: made.done.append("unfreeze"))
+    return made
+
+
+def test_many_new_assets_are_frozen(process: Process) -> None:
+    assert process.collected(ASSETS_STEP - 1) == []
+    assert process.collected(ASSETS_STEP, generation=1) == []
+    assert process.collected(ASSETS_STEP) == ["freeze"]
+    assert process.collected(2 * ASSETS_STEP - 1) == []
+    assert process.collected(2 * ASSETS_STEP) == ["freeze"]
+
+
+def test_survivors_of_a_long_collection_are_frozen(process: Process) -> None:
+    assert process.collected(1, span_ns=LONG_NS - 1) == []
+    assert process.collected(1, span_ns=LONG_NS) == ["freeze"]
+    assert process.collected(1, span_ns=LONG_NS, generation=1) == []
+
+
+def test_deleting_most_assets_unfreezes_for_one_collection(process: Process) -> None:
+    process.collected(4 * ASSETS_STEP)
+    assert process.collected(2 * ASSETS_STEP + 1) == []
+    assert process.collected(2 * ASSETS_STEP) == ["unfreeze"]
+    assert process.collected(2 * ASSETS_STEP) == ["freeze"]
+    assert process.collected(2 * ASSETS_STEP) == []
+
+
+def test_deleting_a_few_assets_never_unfreezes(process: Process) -> None:
+    process.collected(4, span_ns=LONG_NS)
+    assert process.collected(0) == []
+
+
+def test_twice_as_many_objects_unfreeze_for_one_collection(process: Process) -> None:
+    assert process.collected(0, blocks=2 * BLOCKS_MIN - 1) == []
+    assert process.collected(0, blocks=2 * BLOCKS_MIN, span_ns=LONG_NS) == ["unfreeze"]
+    assert process.collected(0, blocks=3 * BLOCKS_MIN, span_ns=LONG_NS) == ["freeze"]
+    assert process.collected(0, blocks=6 * BLOCKS_MIN - 1) == []
+    assert process.collected(0, blocks=6 * BLOCKS_MIN) == ["unfreeze"]
+
+
+def test_a_full_collection_does_not_scan_what_was_frozen() -> None:
+    """With the real collector: its callback may freeze and unfreeze."""
+    count, blocks = 0, BLOCKS_MIN
+    freezer = Freezer(lambda: count, blocks=lambda: blocks)
     was_frozen = gc.get_freeze_count() > 0
     gc.callbacks.append(freezer)
     try:
         count = ASSETS_STEP
         gc.collect()
         frozen = gc.get_freeze_count()
-        count = 0
+        blocks = 2 * BLOCKS_MIN
         gc.collect()
         assert frozen > 0
         assert gc.get_freeze_count() == 0
+        gc.collect()
+        assert gc.get_freeze_count() > 0
     finally:
         gc.callbacks.remove(freezer)
         gc.unfreeze()
