@@ -1,8 +1,8 @@
 """Queue of waiting pull requests, in the order in which they are served.
 
 Requests take turns, one message each: a served request moves to the end, or, with priorities, to
-the end of its priority. The consumer's `max_waiting` bounds the queue. The queue knows its next
-event time; it makes no decisions about messages.
+the end of its priority. The consumer's `max_waiting` and PULLS_WAITING_MAX bound the queue. The
+queue knows its next event time; it makes no decisions about messages.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from penstock.api.pull_request import PullRequest
 
+PULLS_WAITING_MAX: Final = 10_000
+"""Waiting requests of a consumer, whatever its `max_waiting`: sweeps look at each of them."""
 WITHOUT_PRIORITY: Final = PRIORITY_MAX + 1
 """The priority lane of requests without a priority."""
 
@@ -78,7 +80,7 @@ class WaitingQueue:
     __slots__ = ("_lanes", "_size", "next_event_ns", "no_waits", "size_max")
 
     def __init__(self, size_max: int, *, prioritized: bool) -> None:
-        self.size_max = size_max
+        self.size_max = min(size_max, PULLS_WAITING_MAX)
         self._lanes: tuple[deque[Waiting], ...] = tuple(
             deque() for _ in range(WITHOUT_PRIORITY + 1 if prioritized else 1)
         )

@@ -29,7 +29,7 @@ from penstock.jetstream.host.lane_control import LaneControl
 from penstock.jetstream.host.pending_replies import PendingReplies
 from penstock.jetstream.host.proposals import Proposals
 from penstock.jetstream.host.publish_intake import PublishIntake
-from penstock.jetstream.host.wakeups import Wakeups
+from penstock.jetstream.host.wakeups import WAKES_AT_ONCE, Wakeups
 from penstock.jetstream.streams.lanes.lane_policy import removed_one_by_one
 from penstock.jetstream.streams.stream import Stream
 from penstock.store.contract import NOTHING_REMOVED
@@ -55,8 +55,10 @@ class Ready(NamedTuple):
     """What the driver performs: changes of source subscriptions, then effects, in order."""
 
     wires: Sequence[Listen]
-    effects: list[Effect]
+    effects: Sequence[Effect]
 
+
+NOTHING_READY: Final = Ready((), ())
 
 class StreamHost:
     """A stream, its consumers, and the effects that wait for their disk."""
@@ -252,7 +254,8 @@ class StreamHost:
         """Let the consumers deliver; yield what the driver performs, in order.
 
         The driver performs each result before it takes the next one: consumers with a compiled
-        lane write straight into outboxes then, and must not overtake earlier effects.
+        lane write straight into outboxes then, and must not overtake earlier effects. It may stop
+        at an empty result; the other consumers then deliver in the next call.
         """
         if not self._is_closed:
             self._wake(now_ns)
@@ -261,6 +264,7 @@ class StreamHost:
         while self._flow(now_ns):
             while self._now:
                 yield self._take_ready()
+            yield NOTHING_READY
 
     def remaining(self) -> Iterator[Ready]:
         """Yield what is decided already, without letting consumers deliver more."""
@@ -277,11 +281,12 @@ class StreamHost:
         self.collect_lane_results()
         self._waking.announce(self.stream.store, now_ns)
         while self._waking.is_busy:
-            is_busy = False
+            is_busy, woken = False, 0
             for consumer in self._waking.take_ready():
+                woken += 1
                 self._take(consumer, consumer.wake(now_ns))
                 is_busy |= consumer.busy
-            if is_busy:
+            if is_busy or woken == WAKES_AT_ONCE:
                 return
         if not self.stream.is_timeless:
             self.note(self.stream)
@@ -306,7 +311,8 @@ class StreamHost:
     @property
     def is_busy(self) -> bool:
         """Whether `ready` stopped at a bound, or chores are left."""
-        return self._waking.is_busy or self.chores.are_left
+        waking = self._waking
+        return waking.is_busy or waking.has_direct or self.chores.are_left
 
     @property
     def next_deadline_ns(self) -> int | None:

@@ -16,6 +16,7 @@ from penstock.base.effects import Begin, Fetch
 from penstock.base.message import Inbound
 from penstock.broker.router import LaneListener
 from penstock.jetstream.host.pending_replies import Commit
+from penstock.jetstream.host.stream_host import NOTHING_READY
 from penstock.jetstream.streams.lanes.lane_policy import make_lane
 from penstock.server.jetstream.traced_publish import trace_publish
 from penstock.server.net.turn_listener import NOTABLE_NS
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 SPACE_RETRY_S: Final = 0.5
 """Delay before a commit is retried on a full disk."""
+FLOW_BUDGET_NS: Final = 3_000_000
+"""How long the consumers of a stream deliver before other streams and clients are served."""
 READ_RETRY_S: Final = 0.5
 """Delay before an unreadable block is read again."""
 
@@ -181,7 +184,12 @@ class StreamDriver(LaneListener):
     def _turn(self) -> None:
         """Let consumers deliver: first through effects, then straight into outboxes."""
         self._send_lane_acks()
+        until_ns = time.monotonic_ns() + FLOW_BUDGET_NS
         for ready in self.host.ready(self._runtime.now_ns()):
+            if ready is NOTHING_READY:
+                if time.monotonic_ns() >= until_ns:
+                    break
+                continue
             self._perform(ready)
 
     def _release(self) -> None:
