@@ -26,7 +26,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.stalls import api_operations, network_operations, store_operations
+from benchmarks.stalls import (
+    api_operations,
+    hostile_operations,
+    network_operations,
+    store_operations,
+)
 from benchmarks.stalls.chart import render
 from benchmarks.stalls.operation import OPERATIONS
 from benchmarks.stalls.site import start
@@ -42,7 +47,7 @@ if TYPE_CHECKING:
 
     from penstock.bench.server_process import ServerCommand
 
-PARTS = (api_operations, store_operations, network_operations)
+PARTS = (api_operations, store_operations, network_operations, hostile_operations)
 BAR_MS = 50.0
 BAR_FACTOR = 3.0
 MS = 1_000_000

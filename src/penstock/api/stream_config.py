@@ -3,7 +3,8 @@
 Field names are those of the JSON API, and the order of declaration is the order on the wire.
 Defaults, reference pages and update rules are derived from these declarations. Values only:
 `stream_defaults.normalise` fills in what depends on the server, and `stream_rules` decides whether
-a configuration is allowed. Durations are nanoseconds; times are nanoseconds since 1970.
+a configuration is allowed. Durations are nanoseconds; times are nanoseconds since 1970. The items
+of long lists have `gc=False`: they cannot be part of a cycle, so the collector need not scan them.
 """
 
 from enum import StrEnum, nonmember
@@ -59,7 +60,7 @@ class PersistMode(StrEnum):
         return cls("default") if value == "" else None
 
 
-class SubjectTransform(Struct, frozen=True, kw_only=True):
+class SubjectTransform(Struct, frozen=True, kw_only=True, gc=False):
     """Maps subjects that match `src` to `dest`."""
 
     wire_name: ClassVar[str] = "server.SubjectTransformConfig"
@@ -88,7 +89,7 @@ class Placement(Struct, frozen=True, kw_only=True):
     preferred: Annotated[str, Doc("Server that should lead; only when stepping down.")] = ""
 
 
-class External(Struct, frozen=True, kw_only=True):
+class External(Struct, frozen=True, kw_only=True, gc=False):
     """How to reach a stream of another account or domain."""
 
     wire_name: ClassVar[str] = "server.ExternalStream"
@@ -97,7 +98,7 @@ class External(Struct, frozen=True, kw_only=True):
     deliver: Annotated[str, Doc("Prefix of the subjects on which it delivers here."), EMIT] = ""
 
 
-class SourceConsumer(Struct, frozen=True, kw_only=True):
+class SourceConsumer(Struct, frozen=True, kw_only=True, gc=False):
     """A consumer that exists at the origin, created in advance to read from it."""
 
     wire_name: ClassVar[str] = "server.StreamConsumerSource"
@@ -106,7 +107,7 @@ class SourceConsumer(Struct, frozen=True, kw_only=True):
     deliver_subject: Annotated[str, Doc("Its deliver subject.")] = ""
 
 
-class StreamSource(Struct, frozen=True, kw_only=True):
+class StreamSource(Struct, frozen=True, kw_only=True, gc=False):
     """A stream from which another one copies."""
 
     name: Annotated[str, Doc("The origin."), EMIT] = ""

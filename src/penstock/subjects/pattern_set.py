@@ -87,12 +87,17 @@ class PatternIndex(Generic[K]):
             if children[token].is_empty:
                 del children[token]
 
-    def owners_meeting(self, pattern: str) -> Iterator[K]:
-        """Yield the owners of patterns that collide with this one; an owner may repeat."""
-        for owners in self.visit_meeting(pattern):
+    def owners_meeting(self, pattern: str) -> Iterator[K | None]:
+        """Yield the owners of patterns that collide with this one; an owner may repeat.
+
+        Yields None after each VISITS_PER_SLICE nodes, so that the caller can serve others.
+        """
+        for visits, owners in enumerate(self.visit_meeting(pattern), 1):
             for owner, own in owners.items():
                 if collides(pattern, own):
                     yield owner
+            if visits % VISITS_PER_SLICE == 0:
+                yield None
 
     def visit_meeting(self, pattern: str) -> Iterator[dict[K, str]]:
         """Yield the owners at each node where a colliding pattern may end."""

@@ -61,6 +61,14 @@ def test_every_rule_is_in_force() -> None:
 RULE_ARGUMENTS = ["cfg", "stream", "caps", "return"]
 
 
+def test_filters_have_a_limit() -> None:
+    filters = tuple(f"a.{i}" for i in range(consumer_rules.FILTERS_MAX + 1))
+    refused = check_consumer(normal(ConsumerConfig(filter_subjects=filters)), PLAIN, NO_CAPS)
+    assert refused is not None
+    assert refused.err_code == 10094
+    assert str(consumer_rules.FILTERS_MAX) in refused.description
+
+
 @pytest.mark.parametrize("copies", [1, 3])
 def test_interest_needs_as_many_copies_as_stream(copies: int) -> None:
     stream = structs.replace(PLAIN, retention=Retention.INTEREST, num_replicas=3)

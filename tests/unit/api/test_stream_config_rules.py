@@ -5,12 +5,19 @@ from __future__ import annotations
 import json
 
 import pytest
+from msgspec.structs import replace
 
 from penstock.api.json_codec import decode
 from penstock.api.refusals import ApiError
 from penstock.api.request_bodies import StreamConfigRequest
 from penstock.api.rules.stream_defaults import StreamContext
-from penstock.api.rules.stream_rules import STREAM_RULES, check_stream
+from penstock.api.rules.stream_rules import (
+    SOURCES_MAX,
+    STREAM_RULES,
+    SUBJECTS_MAX,
+    TRANSFORMS_MAX,
+    check_stream,
+)
 from penstock.api.stream_config import StreamConfig
 from penstock.base.sequences import SEQ_MAX
 from support.jetstream import Refusal
@@ -90,6 +97,23 @@ def test_sequences_that_cannot_be_are_refused(config: dict[str, object]) -> None
     assert str(SEQ_MAX) in refused.description
 
 
+def test_lists_have_limits() -> None:
+    transforms = [{"src": f"a.{i}"} for i in range(TRANSFORMS_MAX // 2 + 1)]
+    half = [{"name": name, "subject_transforms": transforms} for name in "OP"]
+    for what, most, config in (
+        ("subjects", SUBJECTS_MAX, {"subjects": [f"a.{i}" for i in range(SUBJECTS_MAX + 1)]}),
+        ("sources", SOURCES_MAX, {"sources": [{"name": f"O{i}"} for i in range(SOURCES_MAX + 1)]}),
+        ("subject transforms", TRANSFORMS_MAX, {"sources": half}),
+    ):
+        cfg, ctx = decoded(config)
+        refused = check_stream(cfg, ctx)
+        assert isinstance(refused, ApiError)
+        assert refused.err_code == 10052
+        assert refused.description == f"too many {what}, maximum allowed is {most}"
+        shorter = replace(cfg, subjects=cfg.subjects[1:], sources=cfg.sources[1:])
+        assert check_stream(shorter, ctx) is None
+
+
 def test_every_rule_refuses_something() -> None:
     unused = set(STREAM_RULES)
     configs = [fault.config for fault in FAULTS]
@@ -98,7 +122,7 @@ def test_every_rule_refuses_something() -> None:
     for config in configs:
         cfg, ctx = decoded(config)
         unused -= {rule for rule in unused if rule(cfg, ctx) is not None}
-    assert {rule.__name__ for rule in unused} == {"_name", "_max_bytes"}
+    assert {rule.__name__ for rule in unused} == {"_name", "_max_bytes", "_counts"}
 
 
 def decoded(config: dict[str, object]) -> tuple[StreamConfig, StreamContext]:

@@ -48,6 +48,8 @@ EXPIRES_NS_MIN: Final = 1_000_000
 
 _GROUP: Final = re.compile(r"[a-zA-Z0-9/_=-]{1,16}")
 _SAMPLE: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
+FILTERS_MAX: Final = 100_000
+"""Filters of a consumer; the reference has no such limit."""
 _INT64_MAX: Final = 2**63 - 1
 _START_WORDS: Final = {
     DeliverPolicy.ALL: ("all", "sequence"),
@@ -216,6 +218,10 @@ def _filters(
         return refusals.CONSUMER_DUPLICATE_FILTER_SUBJECTS
     if "" in cfg.filter_subjects:
         return refusals.CONSUMER_EMPTY_FILTER
+    if len(cfg.filter_subjects) > FILTERS_MAX:
+        return refusals.CONSUMER_INVALID_POLICY(
+            err=f"too many filter subjects, maximum allowed is {FILTERS_MAX}"
+        )
     filters = PatternList(cfg.filters)
     yield from filters.fill()
     for at, subject in enumerate(cfg.filters):

@@ -41,7 +41,7 @@ class StreamContext(NamedTuple):
 
     streams: Mapping[str, StreamConfig] = {}
     """All existing streams of the account, by name."""
-    streams_on: Callable[[str], Iterable[str]] | None = None
+    streams_on: Callable[[str], Iterable[str | None]] | None = None
     """Returns the names of streams whose subjects may overlap a subject; None: check all."""
     reserved: Mapping[Storage, int] | None = None
     """Bytes reserved by all streams, counting every replica; None: compute the sum."""

@@ -106,8 +106,11 @@ def _overlap(cfg: StreamConfig, ctx: StreamContext) -> Sliced[ApiError | None]:
     """Refuse a subject that belongs to another stream."""
     find = ctx.streams_on or partial(_streams_on, ctx)
     for at, subject in enumerate(cfg.subjects, 1):
-        if any(name != cfg.name for name in find(subject)):
-            return refusals.STREAM_SUBJECT_OVERLAP
+        for name in find(subject):
+            if name is None:
+                yield
+            elif name != cfg.name:
+                return refusals.STREAM_SUBJECT_OVERLAP
         if at % ITEMS_PER_SLICE == 0:
             yield
     return None

@@ -52,6 +52,12 @@ if TYPE_CHECKING:
     Rule = Callable[[StreamConfig, StreamContext], ApiError | Sliced[ApiError | None] | None]
 
 REPLICAS_MAX: Final = 5
+SUBJECTS_MAX: Final = 10_000
+"""Subjects of a stream. The reference has no such limits."""
+SOURCES_MAX: Final = 10_000
+"""Sources of a stream."""
+TRANSFORMS_MAX: Final = 10_000
+"""Transforms of all sources of a stream, or of its mirror."""
 MILLISECOND_NS: Final = 1_000_000
 AGE_NS_MIN: Final = 100 * MILLISECOND_NS
 WINDOW_NS_MIN: Final = 100 * MILLISECOND_NS
@@ -93,6 +99,19 @@ def _name(cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:
         return invalid("stream name is required and can not contain '.', '*', '>', '\\', '/'")
     if byte_length(cfg.name) > NAME_BYTES_MAX:
         return invalid(f"stream name is too long, maximum allowed is {NAME_BYTES_MAX}")
+    return None
+
+
+def _counts(cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:
+    """Refuse lists so long that serving the stream would delay other clients."""
+    transforms = sum(len(copy.subject_transforms) for copy in copies_of(cfg))
+    for what, count, most in (
+        ("subjects", len(cfg.subjects), SUBJECTS_MAX),
+        ("sources", len(cfg.sources), SOURCES_MAX),
+        ("subject transforms", transforms, TRANSFORMS_MAX),
+    ):
+        if count > most:
+            return invalid(f"too many {what}, maximum allowed is {most}")
     return None
 
 
@@ -322,6 +341,7 @@ def _placement(cfg: StreamConfig, ctx: StreamContext) -> ApiError | None:
 
 STREAM_RULES: Final[tuple[Rule, ...]] = (
     _name,
+    _counts,
     _description,
     _metadata,
     _replicas,

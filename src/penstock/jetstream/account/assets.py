@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from penstock.api.account_usage import AccountLimits
     from penstock.api.refusals import ApiError
     from penstock.api.stream_config import StreamConfig
+    from penstock.base.slices import Sliced
     from penstock.jetstream.account.policy import Policy
     from penstock.jetstream.environment import Environment
     from penstock.jetstream.host.asset_files import AccountDirectory
@@ -156,19 +157,28 @@ class Assets:
     def __getitem__(self, name: str) -> StreamHost | ApiError:
         return self.hosts.get(name) or refusals.STREAM_NOT_FOUND
 
-    def page(self, subject: str, offset: int, limit: int) -> ListPage:
+    def page(self, subject: str, offset: int, limit: int) -> Sliced[ListPage]:
         """Return a page of sorted names; with a subject, of the streams that may hold it."""
         if subject:
-            names = sorted(set(self.streams_on(subject)), key=_order)
+            found: set[str] = set()
+            for name in self.streams_on(subject):
+                if name is None:
+                    yield
+                else:
+                    found.add(name)
+            names = sorted(found, key=_order)
             start = page_start(offset, len(names))
             return ListPage(len(names), start, names[start : start + limit])
         total = len(self._names)
         start = page_start(offset, total)
-        found = self._names[start : start + limit]
-        return ListPage(total, start, [name.decode(errors="surrogateescape") for name in found])
+        page = self._names[start : start + limit]
+        return ListPage(total, start, [name.decode(errors="surrogateescape") for name in page])
 
-    def streams_on(self, subject: str) -> Iterator[str]:
-        """Yield the names of streams whose subjects overlap with this one; a name may repeat."""
+    def streams_on(self, subject: str) -> Iterator[str | None]:
+        """Yield the names of streams whose subjects overlap with this one; a name may repeat.
+
+        Yields None where the caller may serve others, as `PatternIndex.owners_meeting` does.
+        """
         return self._subjects.owners_meeting(subject)
 
     def missing(self, name: str) -> ApiError:
@@ -206,16 +216,24 @@ class Assets:
     def changed(self, host: StreamHost, old: StreamConfig) -> None:
         """Update reservations and subjects after a change of configuration."""
         cfg = host.stream.cfg
-        self._count(old, -1)
-        self._count(cfg, 1)
+        self._promise(old, -1)
+        self._promise(cfg, 1)
+        before, after = set(old.subjects), set(cfg.subjects)
+        for subject in before - after:
+            self._subjects.remove(subject, cfg.name)
+        for subject in after - before:
+            self._subjects.add(subject, cfg.name)
         self.room.promise(cfg.storage, max(cfg.max_bytes, 0) - max(old.max_bytes, 0))
 
     def _count(self, cfg: StreamConfig, sign: int) -> None:
         """Add a configuration to the totals (sign 1), or remove it (sign -1)."""
-        self.promised[cfg.storage] += sign * reservation_of(cfg)
+        self._promise(cfg, sign)
         note = self._subjects.add if sign > 0 else self._subjects.remove
         for subject in set(cfg.subjects):
             note(subject, cfg.name)
+
+    def _promise(self, cfg: StreamConfig, sign: int) -> None:
+        self.promised[cfg.storage] += sign * reservation_of(cfg)
 
     def drop(self, host: StreamHost) -> None:
         cfg = host.stream.cfg

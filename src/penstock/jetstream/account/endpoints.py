@@ -46,7 +46,9 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from penstock.api.advisories import AdvisoryClient
+    from penstock.api.stream_config import StreamConfig
     from penstock.base.effects import Effect
+    from penstock.base.slices import Sliced
     from penstock.jetstream.account.assets import Assets
     from penstock.jetstream.archive.archive_transfer import Transfer
     from penstock.jetstream.consumers.consumer import Consumer
@@ -120,6 +122,9 @@ class Port(Protocol):
 
     def serve(self, host: StreamHost) -> None:
         """Route messages to the stream, on its current subjects, from now on."""
+
+    def prepare_sources(self, host: StreamHost, cfg: StreamConfig) -> Sliced[None]:
+        """Create the source readers of a configuration, in slices, before `serve` starts them."""
 
     def retire(self, host: StreamHost) -> None:
         """Route no more messages to the stream."""

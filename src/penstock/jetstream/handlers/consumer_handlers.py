@@ -55,6 +55,7 @@ from penstock.jetstream.handlers.handler_input import (
     read_optional,
     stream_of,
 )
+from penstock.jetstream.handlers.long_list import LongList
 from penstock.jetstream.host.asset_files import ConsumerMeta
 from penstock.jetstream.streams.publish_headers import STREAM_IDENTITY
 from penstock.jetstream.streams.source_progress import identity_of
@@ -62,7 +63,7 @@ from penstock.store.errors import StoreError
 from penstock.wire import headers
 
 if TYPE_CHECKING:
-    from penstock.api.consumer_config import ConsumerConfig, ConsumerInfo
+    from penstock.api.consumer_config import ConsumerConfig
     from penstock.jetstream.account.assets import Assets
     from penstock.jetstream.account.endpoints import ApiCall, Outcome, Port, Steps
     from penstock.jetstream.consumers.consumer import Consumer
@@ -267,16 +268,15 @@ def list_all(call: ApiCall) -> Outcome | Steps:
 
 
 def _list(call: ApiCall, host: StreamHost, page: ListPage) -> Steps:
-    shown: list[ConsumerInfo] = []
+    shown = LongList()
     for at, name in enumerate(page.names if call.has_reader else ()):
         consumer = host.consumers.get(name)  # a consumer may be deleted between two steps
         if consumer is not None:
             shown.append(show_consumer(consumer, call.now_ns, in_list=True))
-        if (at + 1) % LIST_STEP == 0:
+        if shown.is_piece_long or (at + 1) % LIST_STEP == 0:
             yield None
-    return ConsumerListResponse(
-        total=page.total, offset=page.start, limit=LIST_LIMIT, consumers=tuple(shown)
-    )
+    response = ConsumerListResponse(total=page.total, offset=page.start, limit=LIST_LIMIT)
+    return structs.replace(response, **{"consumers": shown.encoded()})
 
 
 def delete(call: ApiCall) -> Outcome | Steps:

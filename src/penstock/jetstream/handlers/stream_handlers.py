@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+from msgspec import structs
 
 from penstock.api import api_subjects, refusals
 from penstock.api.advisories import StreamAction
@@ -42,6 +43,7 @@ from penstock.jetstream.handlers.handler_input import (
     read_optional,
     stream_of,
 )
+from penstock.jetstream.handlers.long_list import LongList
 from penstock.jetstream.handlers.stream_info_handler import info_in_steps
 from penstock.jetstream.host.asset_files import StreamMeta, file_name
 from penstock.jetstream.host.disk_work import DiskWork
@@ -51,9 +53,9 @@ from penstock.store.errors import StoreError
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from penstock.api.stream_config import StreamConfig, StreamInfo
+    from penstock.api.stream_config import StreamConfig
     from penstock.jetstream.account.asset_factory import CreatedAsset
-    from penstock.jetstream.account.assets import Assets, ListPage
+    from penstock.jetstream.account.assets import Assets
     from penstock.jetstream.account.endpoints import ApiCall, Outcome, Port, Steps
     from penstock.jetstream.host.disk_work import FileSteps
     from penstock.jetstream.host.stream_host import StreamHost
@@ -63,6 +65,8 @@ NAMES_LIMIT: Final = 1024
 LIST_LIMIT: Final = 256
 LIST_STEP: Final = 64
 """Streams of a page that one step builds."""
+LONG_CONFIG: Final = 500
+"""A stream with more subjects and sources is created in several steps."""
 STORAGE_KEY: Final = re.compile(rb'"storage"\s*:', re.IGNORECASE)
 
 
@@ -83,6 +87,10 @@ def create(call: ApiCall) -> Steps:
         host = yield from _make(call, cfg)
     except StoreError as error:
         return refusals.STREAM_CREATE(err=str(error))
+    is_long = len(cfg.subjects) + len(cfg.sources) > LONG_CONFIG
+    if is_long:
+        yield None
+        yield from call.port.prepare_sources(host, cfg)
     try:
         call.port.serve(host)
         created = _created(call, host)
@@ -90,6 +98,8 @@ def create(call: ApiCall) -> Steps:
         _undo_create(call, host)
         raise
     call.port.perform([_stream_advisory(api_subjects.STREAM_CREATED, host.name, "create")])
+    if is_long:
+        yield None
     return created
 
 
@@ -175,6 +185,8 @@ def update(call: ApiCall) -> Steps:
         yield from _save(call.assets, host, cfg)
     except StoreError as error:
         return refusals.STREAM_UPDATE(err=str(error))
+    if len(cfg.sources) > LONG_CONFIG:
+        yield from call.port.prepare_sources(host, cfg)
     if host.is_closed:
         return refusals.STREAM_NOT_FOUND
     try:
@@ -275,12 +287,12 @@ def info(call: ApiCall) -> Outcome | Steps:
     return info_in_steps(call, host, request)
 
 
-def names(call: ApiCall) -> Outcome:
+def names(call: ApiCall) -> Steps:
     """STREAM.NAMES"""
     request = read_optional(call, StreamNamesRequest)
     if isinstance(request, ApiError):
         return request
-    page = call.assets.page(request.subject, request.offset, NAMES_LIMIT)
+    page = yield from call.assets.page(request.subject, request.offset, NAMES_LIMIT)
     return StreamNamesResponse(
         total=page.total,
         offset=page.start,
@@ -289,26 +301,21 @@ def names(call: ApiCall) -> Outcome:
     )
 
 
-def list_all(call: ApiCall) -> Outcome | Steps:
+def list_all(call: ApiCall) -> Steps:
     """STREAM.LIST"""
     request = read_optional(call, StreamListRequest)
     if isinstance(request, ApiError):
         return request
-    page = call.assets.page(request.subject, request.offset, LIST_LIMIT)
-    return _list(call, page)
-
-
-def _list(call: ApiCall, page: ListPage) -> Steps:
-    shown: list[StreamInfo] = []
+    page = yield from call.assets.page(request.subject, request.offset, LIST_LIMIT)
+    shown = LongList()
     for at, name in enumerate(page.names if call.has_reader else ()):
         host = call.assets.hosts.get(name)  # a stream may be deleted between two steps
         if host is not None:
             shown.append(show_stream(call.assets, host, call.now_ns, in_list=True))
-        if (at + 1) % LIST_STEP == 0:
+        if shown.is_piece_long or (at + 1) % LIST_STEP == 0:
             yield None
-    return StreamListResponse(
-        total=page.total, offset=page.start, limit=LIST_LIMIT, streams=tuple(shown)
-    )
+    response = StreamListResponse(total=page.total, offset=page.start, limit=LIST_LIMIT)
+    return structs.replace(response, **{"streams": shown.encoded()})
 
 
 def delete(call: ApiCall) -> Outcome | Steps:

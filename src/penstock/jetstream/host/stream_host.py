@@ -60,6 +60,7 @@ class Ready(NamedTuple):
 
 NOTHING_READY: Final = Ready((), ())
 
+
 class StreamHost:
     """A stream, its consumers, and the effects that wait for their disk."""
 

@@ -23,11 +23,14 @@ if TYPE_CHECKING:
 
     from penstock.api.stream_config import StreamSource, StreamSourceInfo
     from penstock.base.message import Inbound
+    from penstock.base.slices import Sliced
     from penstock.jetstream.environment import Environment
     from penstock.jetstream.host.stream_host import StreamHost
 
 FEEDS_PER_TICK: Final = 32
 """Source readers that one tick runs before other work is served."""
+READERS_PER_SLICE: Final = 128
+"""Source readers that are created before other work is served."""
 
 
 class StreamSources:
@@ -38,6 +41,8 @@ class StreamSources:
         self._environment = environment
         self._mirror: SourceReader | None = None
         self._sources: dict[str, SourceReader] = {}
+        self._prepared: dict[str, SourceReader] = {}
+        """Readers of sources that `follow` will add."""
         self._unplaced: list[SourceReader] = []
         """Sources whose position is not known yet."""
         self._deadline_queue: DeadlineQueue[SourceReader] = DeadlineQueue()
@@ -57,6 +62,15 @@ class StreamSources:
         return self._mirror is not None and self._mirror.is_caught_up
 
     # -- the configuration
+
+    def prepare(self, sources: tuple[StreamSource, ...]) -> Sliced[None]:
+        """Create the readers of new sources in slices; the next `follow` starts them."""
+        for at, source in enumerate(sources, 1):
+            name = index_name(source)
+            if name not in self._sources:
+                self._prepared[name] = self._make(source, is_mirror=False)
+            if at % READERS_PER_SLICE == 0:
+                yield
 
     def follow(self, now_ns: int) -> None:
         """Create and close readers to match the stream's current configuration."""
@@ -82,12 +96,13 @@ class StreamSources:
         for name, source in wanted.items():
             feed = self._sources.get(name)
             if feed is None:
-                feed = self._make(source, is_mirror=False)
+                feed = self._prepared.get(name) or self._make(source, is_mirror=False)
                 self._unplaced.append(feed)
             feed.source = source
             feed.has_siblings = named[source.name] > 1
             feeds[name] = feed
         self._sources = feeds
+        self._prepared.clear()
 
     def _make(self, source: StreamSource, *, is_mirror: bool) -> SourceReader:
         return SourceReader(self._host, source, self._environment, self.wires, is_mirror=is_mirror)
@@ -118,7 +133,7 @@ class StreamSources:
         for feed in self._feeds():
             self._deadline_queue.forget(feed)
             feed.close()
-        self._mirror, self._sources, self._unplaced = None, {}, []
+        self._mirror, self._sources, self._prepared, self._unplaced = None, {}, {}, []
 
     # -- turns
 

@@ -9,7 +9,7 @@ must not raise. Also the `Port` that API handlers call. `JetStreamRuntime` creat
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.api.api_subjects import API_PREFIX
 from penstock.base.message import Inbound
@@ -29,6 +29,7 @@ from penstock.subjects.trie import Subscription
 if TYPE_CHECKING:
     from penstock.api.account_usage import AccountLimits
     from penstock.api.advisories import AdvisoryClient
+    from penstock.api.stream_config import StreamConfig
     from penstock.base.effects import Effect
     from penstock.base.slices import Sliced
     from penstock.jetstream.account.assets import Assets
@@ -61,6 +62,13 @@ class Sweep:
         self._files.sweep()
 
 
+class Capture(NamedTuple):
+    """What routes the messages of one subject to a stream."""
+
+    subscription: Subscription
+    shadow: Shadow
+
+
 class AccountRuntime(Port):
     """JetStream of one account."""
 
@@ -70,8 +78,8 @@ class AccountRuntime(Port):
         self.name = account.name
         self.interest = account.interest
         self._drivers: dict[str, StreamDriver] = {}
-        self._subscriptions: dict[str, list[Subscription]] = {}
-        self._shadows: dict[str, list[Shadow]] = {}
+        self._captures: dict[str, dict[str, Capture]] = {}
+        """By stream, then by subject."""
         self._watched: dict[tuple[str, str | None], list[tuple[StreamDriver, Consumer]]] = {}
         self._watching: dict[Consumer, tuple[str, str | None]] = {}
         self.acks = AckIntake(self)
@@ -133,8 +141,12 @@ class AccountRuntime(Port):
             undo.pop_all()
         self._drivers[host.name].mark()
 
+    def prepare_sources(self, host: StreamHost, cfg: StreamConfig) -> Sliced[None]:
+        """Create the source readers of a configuration, in slices, before `serve` starts them."""
+        return self.copying.prepare(host, cfg)
+
     def _listen_for(self, host: StreamHost, undo: contextlib.ExitStack) -> None:
-        """Subscribe to the stream's subjects; remove the old subscriptions once all new ones exist.
+        """Subscribe to new subjects of the stream, then remove subscriptions to its old subjects.
 
         `undo` collects the calls that revert this if something raises.
         """
@@ -144,19 +156,18 @@ class AccountRuntime(Port):
         driver = self._drivers[host.name]
         if host.lane is None:
             driver.open_lane()
-        taken: list[Subscription] = []
-        shadows: list[Shadow] = []
-        undo.callback(self._drop, taken, shadows)
-        account_imports = self.runtime.service.account_imports
-        for subject in host.stream.cfg.subjects:
-            taken.append(self._take_in(subject, driver))
-            # Messages that other accounts export under the stream's subjects are stored, too.
-            shadows.append(account_imports.shadow(self.name, subject, None, driver.received))
+        old = self._captures.get(host.name, {})
+        added: dict[str, Capture] = {}
+        undo.callback(self._drop, added)
+        subjects = set(host.stream.cfg.subjects)
+        for subject in subjects - old.keys():
+            added[subject] = self._capture(subject, driver)
         for consumer in host.consumers.values():
             self.watch(host, consumer)
         self.copying.follow(host)
-        self._drop(self._subscriptions.pop(host.name, []), self._shadows.pop(host.name, []))
-        self._subscriptions[host.name], self._shadows[host.name] = taken, shadows
+        self._drop({subject: old[subject] for subject in old.keys() - subjects})
+        kept = {subject: old[subject] for subject in old.keys() & subjects}
+        self._captures[host.name] = kept | added
 
     def _forget_driver(self, host: StreamHost) -> None:
         for consumer in host.consumers.values():
@@ -164,21 +175,23 @@ class AccountRuntime(Port):
         self.copying.drop(host)
         self.runtime.deadline_queue.forget(self._drivers.pop(host.name))
 
-    def _drop(self, subscriptions: list[Subscription], shadows: list[Shadow]) -> None:
-        for subscription in subscriptions:
-            self.interest.remove(subscription)
-        for shadow in shadows:
-            self.runtime.service.account_imports.drop(shadow)
+    def _drop(self, captures: dict[str, Capture]) -> None:
+        for capture in captures.values():
+            self.interest.remove(capture.subscription)
+            self.runtime.service.account_imports.drop(capture.shadow)
 
-    def _take_in(self, subject: str, driver: StreamDriver) -> Subscription:
+    def _capture(self, subject: str, driver: StreamDriver) -> Capture:
         lane = driver.host.lane
         subscription = Subscription(subject, value=driver.received if lane is None else lane)
         self.interest.insert(subscription, call=True, lane=lane is not None)
-        return subscription
+        # Messages that other accounts export under the stream's subjects are stored, too.
+        account_imports = self.runtime.service.account_imports
+        shadow = account_imports.shadow(self.name, subject, None, driver.received)
+        return Capture(subscription, shadow)
 
     def retire(self, host: StreamHost) -> None:
         """Remove a deleted stream from the routing, and release everything that waits for it."""
-        self._drop(self._subscriptions.pop(host.name, []), self._shadows.pop(host.name, []))
+        self._drop(self._captures.pop(host.name, {}))
         for consumer in host.consumers.values():
             self.unwatch(consumer)
         self.copying.drop(host)

@@ -19,6 +19,8 @@ from penstock.subjects.trie import Subscription
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from penstock.api.stream_config import StreamConfig
+    from penstock.base.slices import Sliced
     from penstock.jetstream.host.stream_host import StreamHost
     from penstock.jetstream.sources.source_reader import Listen
     from penstock.server.jetstream.account_runtime import AccountRuntime
@@ -66,6 +68,13 @@ class SourceSubscriptions:
         self._copies: dict[str, list[StreamHost]] = {}
         """The streams that copy from an origin, by the origin's name."""
         self._turn = 0
+
+    def prepare(self, host: StreamHost, cfg: StreamConfig) -> Sliced[None]:
+        """Create the source readers of a configuration that `follow` will register, in slices."""
+        if host.stream_sources is None and copies_of(cfg):
+            host.attach_sources(StreamSources(host, self._account.assets.environment))
+        if host.stream_sources is not None:
+            yield from host.stream_sources.prepare(cfg.sources)
 
     def follow(self, host: StreamHost) -> None:
         """Register a new stream, or one with a new configuration."""
