@@ -61,7 +61,7 @@ def test_every_rule_is_in_force() -> None:
 RULE_ARGUMENTS = ["cfg", "stream", "caps", "return"]
 
 
-def test_filters_have_a_limit() -> None:
+def test_number_of_filters_is_limited() -> None:
     filters = tuple(f"a.{i}" for i in range(consumer_rules.FILTERS_MAX + 1))
     refused = check_consumer(normal(ConsumerConfig(filter_subjects=filters)), PLAIN, NO_CAPS)
     assert refused is not None

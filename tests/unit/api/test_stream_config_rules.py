@@ -97,7 +97,7 @@ def test_sequences_that_cannot_be_are_refused(config: dict[str, object]) -> None
     assert str(SEQ_MAX) in refused.description
 
 
-def test_lists_have_limits() -> None:
+def test_lengths_of_lists_are_limited() -> None:
     transforms = [{"src": f"a.{i}"} for i in range(TRANSFORMS_MAX // 2 + 1)]
     half = [{"name": name, "subject_transforms": transforms} for name in "OP"]
     for what, most, config in (

@@ -262,7 +262,8 @@ class StreamHost:
             self._wake(now_ns)
         while self._now or (self._stream_sources is not None and self._stream_sources.wires):
             yield self._take_ready()
-        while self._flow(now_ns):
+        while not self._is_closed and (consumer := self._waking.take_direct()) is not None:
+            self._take(consumer, consumer.wake(now_ns, direct=True))
             while self._now:
                 yield self._take_ready()
             yield NOTHING_READY
@@ -297,17 +298,6 @@ class StreamHost:
         """Whether nothing can be delivered before the next sync: only the lane stored something."""
         is_idle = self._waking.is_idle and not (self._now or self._stream_sources)
         return is_idle and self.stream.store.sync_wanted
-
-    def _flow(self, now_ns: int) -> bool:
-        """Let one consumer deliver straight into outboxes; return False if no consumer may.
-
-        Every earlier effect must have left.
-        """
-        consumer = None if self._is_closed else self._waking.take_direct()
-        if consumer is None:
-            return False
-        self._take(consumer, consumer.wake(now_ns, direct=True))
-        return True
 
     @property
     def is_busy(self) -> bool:

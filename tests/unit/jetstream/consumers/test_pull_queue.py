@@ -6,7 +6,7 @@ from penstock.api.pull_request import PullRequest
 from penstock.jetstream.consumers.pull_queue import PULLS_WAITING_MAX, Waiting, WaitingQueue
 
 
-def test_a_queue_is_full_at_its_limit() -> None:
+def test_queue_is_full_at_max_waiting() -> None:
     queue = WaitingQueue(2, prioritized=False)
     for reply in "ab":
         assert not queue.is_full
@@ -14,7 +14,7 @@ def test_a_queue_is_full_at_its_limit() -> None:
     assert queue.is_full
 
 
-def test_no_configuration_allows_more_than_the_server() -> None:
+def test_server_limits_max_waiting() -> None:
     queue = WaitingQueue(10 * PULLS_WAITING_MAX, prioritized=True)
     for number in range(PULLS_WAITING_MAX):
         assert not queue.is_full

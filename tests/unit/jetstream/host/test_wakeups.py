@@ -74,7 +74,7 @@ def test_consumers_are_woken_in_portions_and_in_order(has_lane: bool) -> None:
     assert not wakeups.has_direct
 
 
-def test_a_forgotten_consumer_is_not_woken() -> None:
+def test_forgotten_consumer_is_not_woken() -> None:
     wakeups, _ = waking(2)
     wakeups.add_all()
     wakeups.forget("0")

@@ -50,7 +50,7 @@ def test_many_new_assets_are_frozen(process: Process) -> None:
     assert process.collected(2 * ASSETS_STEP) == ["freeze"]
 
 
-def test_survivors_of_a_long_collection_are_frozen(process: Process) -> None:
+def test_survivors_of_long_collection_are_frozen(process: Process) -> None:
     assert process.collected(1, span_ns=LONG_NS - 1) == []
     assert process.collected(1, span_ns=LONG_NS) == ["freeze"]
     assert process.collected(1, span_ns=LONG_NS, generation=1) == []
@@ -64,7 +64,7 @@ def test_deleting_most_assets_unfreezes_for_one_collection(process: Process) -> 
     assert process.collected(2 * ASSETS_STEP) == []
 
 
-def test_deleting_a_few_assets_never_unfreezes(process: Process) -> None:
+def test_deleting_few_assets_never_unfreezes(process: Process) -> None:
     process.collected(4, span_ns=LONG_NS)
     assert process.collected(0) == []
 
@@ -77,7 +77,7 @@ def test_twice_as_many_objects_unfreeze_for_one_collection(process: Process) -> 
     assert process.collected(0, blocks=6 * BLOCKS_MIN) == ["unfreeze"]
 
 
-def test_a_full_collection_does_not_scan_what_was_frozen() -> None:
+def test_full_collection_skips_frozen_objects() -> None:
     """With the real collector: its callback may freeze and unfreeze."""
     count, blocks = 0, BLOCKS_MIN
     freezer = Freezer(lambda: count, blocks=lambda: blocks)
