@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from array import array
 from itertools import accumulate
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from hypothesis import given, settings
@@ -13,10 +15,12 @@ from penstock.bulk.record_batch import Batch
 from penstock.fold import MemorySnapshot
 from penstock.fold.store import pgss
 from penstock.fold.store.log_codec import encode_columns, encode_updates, fold_columns, fold_updates
+from penstock.fold.store.sorted_columns import SortedColumns
+from penstock.fold.store.value_record import encode_record
 from penstock.kv.bucket_records import updates_of
 from penstock.kv.kv_types import KvUpdate, Op
 from penstock.kv.update_batch import JoinedUpdates, Updates
-from support.folds import at, contents, model
+from support.folds import KINDS, at, contents, model
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -107,6 +111,47 @@ def test_pieces_of_either_kind_are_one_batch(pieces: list[list[Row]]) -> None:
     store = MemorySnapshot.open()
     store.apply(joined, at(9))
     assert contents(store) == model(all_objects)
+
+
+@given(st.lists(rows | plain, max_size=4))
+@settings(max_examples=200, deadline=None)
+def test_sorted_columns_have_the_last_update_of_each_key_in_key_order(
+    pieces: list[list[Row]],
+) -> None:
+    first, parts, last = 1, [], dict[bytes, KvUpdate]()
+    for part in pieces:
+        parts.append(Updates(batch_of(part, first), len(PREFIX), bytes(map(int, ops_of(part)))))
+        last |= {update.key.encode(): update for update in naive(part, first)}
+        first += len(part)
+    columns = SortedColumns(parts)
+    puts = sorted((key, one) for key, one in last.items() if one.op is Op.PUT)
+    assert len(columns) == len(last)
+    assert list(columns.records()) == [(key, encode_record(one)) for key, one in puts]
+    assert list(columns.rows()) == [
+        (key, one.revision, one.value, one.created) for key, one in puts
+    ]
+    assert columns.deletes() == sorted(key for key, one in last.items() if one.op is not Op.PUT)
+    if last:
+        sizes = (columns.key_bytes_min, columns.key_bytes_max)
+        assert sizes == (min(map(len, last)), max(map(len, last)))
+
+
+@given(st.lists(rows | plain, max_size=4))
+@settings(max_examples=20, deadline=None)
+def test_every_store_holds_the_same_from_columns_and_from_objects(pieces: list[list[Row]]) -> None:
+    first, parts, objects = 1, [], []
+    for part in pieces:
+        parts.append(updates_of(batch_of(part, first), len(PREFIX)))
+        objects += naive(part, first)
+        first += len(part)
+    for kind in KINDS.values():
+        with TemporaryDirectory() as place, kind.open(Path(place) / "fold") as store:
+            store.apply(JoinedUpdates(parts), at(9))
+            assert contents(store) == model(objects)
+
+
+def ops_of(part: Sequence[Row]) -> list[Op]:
+    return [HEADERS[header] for _, header, _ in part]
 
 
 def test_key_that_is_no_text_is_left_out_and_holds_nothing_up() -> None:

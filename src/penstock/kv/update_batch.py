@@ -116,3 +116,10 @@ class JoinedUpdates(Sequence[KvUpdate]):
 def pieces_of(updates: Sequence[KvUpdate]) -> tuple[Sequence[KvUpdate], ...]:
     """Return the parts of joined updates; any other sequence is its own single part."""
     return updates.pieces if isinstance(updates, JoinedUpdates) else (updates,)
+
+
+def columns_of(updates: Sequence[KvUpdate]) -> list[Updates] | None:
+    """Return the parts if all of them are columns, else None."""
+    pieces = pieces_of(updates)
+    columns = [piece for piece in pieces if isinstance(piece, Updates)]
+    return columns if columns and len(columns) == len(pieces) else None

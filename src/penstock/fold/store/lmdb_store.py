@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from heapq import merge
 from importlib.util import find_spec
 from itertools import dropwhile, islice, takewhile
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -31,6 +32,7 @@ from penstock.fold.store.contract import (
 )
 from penstock.fold.store.fold_meta import SnapshotMeta, encode_meta, read_cursor, read_meta
 from penstock.fold.store.lmdb_map import open_map
+from penstock.fold.store.sorted_columns import SortedColumns
 from penstock.fold.store.value_record import (
     decode_key,
     decode_record,
@@ -39,6 +41,7 @@ from penstock.fold.store.value_record import (
     prefix_end,
 )
 from penstock.kv.kv_types import KvEntry, KvUpdate, Op, WatchCursor
+from penstock.kv.update_batch import columns_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -58,6 +61,7 @@ SIDE_HEAD_BYTES = TREE_KEY_BYTES_MAX - HASH_BYTES
 """Bytes of a long side key that are stored unhashed; rows that share them are not ordered."""
 SIDE_LENGTH_BYTES = 4
 _CURSOR, _ORIGIN, _FORMAT = b"cursor", b"origin", b"format"
+_KEY = itemgetter(0)
 _U16 = struct.Struct("<H")
 _Item = tuple[bytes, bytes]
 
@@ -204,9 +208,8 @@ class LmdbSnapshot(ServedByReader):
     backend: ClassVar[str] = "lmdb"
     backend_version: ClassVar[str] = str(FORMAT)
     payload: ClassVar[str] = ""
-    hydrate_batch: ClassVar[int] = 20_000
-    """A large batch in random order shares the pages it changes; a still larger one leaves more of
-    the file unused."""
+    hydrate_batch: ClassVar[int] = 250_000
+    """A large batch in random order shares the pages it changes."""
 
     def __init__(self, tables: _Tables) -> None:
         self._tables = tables
@@ -228,17 +231,12 @@ class LmdbSnapshot(ServedByReader):
     def apply(
         self, batch: Sequence[KvUpdate], cursor: WatchCursor, *, meta: SnapshotMeta | None = None
     ) -> None:
-        # In key order each page of the tree is visited once.
-        last = sorted(
-            {encode_key(update.key): update for update in batch}.items(), key=lambda item: item[0]
-        )
         tables = self._tables
         with (
             self._extended(batch, cursor, meta) as side,
             tables.transaction(write=True) as txn,
         ):
-            for key, update in last:
-                _change(txn, tables, key, update)
+            _change_entries(txn, tables, batch)
             if side and (table := tables.side()) is not None:
                 _change_side(txn, table, side)
             if meta is not None:
@@ -360,6 +358,23 @@ def _check_format(tables: _Tables) -> None:
         found = bytes(txn.get(_FORMAT, b"", db=tables.meta))
     if found != str(FORMAT).encode():
         raise FoldFormatError(f"format {found!r} of the fold, not {FORMAT}", path=tables.path)
+
+
+def _change_entries(txn: lmdb.Transaction, tables: _Tables, batch: Sequence[KvUpdate]) -> None:
+    """Apply the last update of each key, in key order: each page of the tree is visited once."""
+    pieces = columns_of(batch)
+    columns = None if pieces is None else SortedColumns(pieces)
+    if (
+        columns is None
+        or not 0 < columns.key_bytes_min <= columns.key_bytes_max <= TREE_KEY_BYTES_MAX
+    ):
+        for key, update in sorted({encode_key(one.key): one for one in batch}.items(), key=_KEY):
+            _change(txn, tables, key, update)
+        return
+    with txn.cursor(tables.data) as cursor:
+        cursor.putmulti(columns.records())
+    for key in columns.deletes():
+        txn.delete(key, db=tables.data)
 
 
 def _change(txn: lmdb.Transaction, tables: _Tables, key: bytes, update: KvUpdate) -> None:

@@ -38,6 +38,7 @@ from penstock.fold.store.contract import (
     SnapshotReader,
 )
 from penstock.fold.store.fold_meta import SnapshotMeta, encode_meta, read_cursor, read_meta
+from penstock.fold.store.sorted_columns import SortedColumns
 from penstock.fold.store.value_record import (
     decode_key,
     decode_record,
@@ -46,6 +47,7 @@ from penstock.fold.store.value_record import (
     prefix_end,
 )
 from penstock.kv.kv_types import KvEntry, KvUpdate, Op, WatchCursor
+from penstock.kv.update_batch import columns_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -211,6 +213,8 @@ class RocksDbSnapshot(ServedByReader):
     backend_version: ClassVar[str] = "rocksdict-0.3"
     backend_version_gated: ClassVar[bool] = False
     payload: ClassVar[str] = ""
+    hydrate_batch: ClassVar[int] = 100_000
+    """Sorted keys are cheaper to insert, and large batches leave fewer files to merge."""
 
     def __init__(self, path: Path, db: Rdict, *, sync: bool) -> None:
         from rocksdict import WriteOptions
@@ -310,12 +314,20 @@ def _changes(
 
     data, rest = database.handles
     writes = WriteBatch(raw_mode=True)
-    for update in {update.key: update for update in batch}.values():
-        key = encode_key(update.key)
-        if update.op is Op.PUT:
-            writes.put(key, encode_record(update), data)
-        else:
-            writes.delete(key, data)
+    put, delete = writes.put, writes.delete
+    pieces = columns_of(batch)
+    if pieces is not None:
+        columns = SortedColumns(pieces)  # sorted keys are cheaper to insert
+        for key, record in columns.records():
+            put(key, record, data)
+        for key in columns.deletes():
+            delete(key, data)
+    else:
+        for update in {update.key: update for update in batch}.values():
+            if update.op is Op.PUT:
+                put(encode_key(update.key), encode_record(update), data)
+            else:
+                delete(encode_key(update.key), data)
     if meta is not None:
         writes.put(_ORIGIN, encode_meta(meta), rest)
     writes.put(_CURSOR, cursor.raw, rest)

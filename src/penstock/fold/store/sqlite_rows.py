@@ -1,72 +1,73 @@
 """Converts updates to SQLite rows: the last update of each key, in key order.
 
 In key order each page of the tree is visited once, and page visits are most of the cost of a batch.
-Updates in columns become rows without intermediate objects. All functions are pure.
+Keys and values are bytearrays, which sqlite3 binds directly, while for bytes it first looks for an
+adapter. Updates in columns become rows without intermediate objects. All functions are pure.
 """
 
 from __future__ import annotations
 
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from penstock.base.units import SECOND_NS
-from penstock.fold.store.value_record import KEY_BYTES_MAX, encode_key
+from penstock.fold.store.sorted_columns import SortedColumns
+from penstock.fold.store.value_record import encode_key
 from penstock.kv.kv_types import REVISION_BYTES, Op
-from penstock.kv.update_batch import Updates, pieces_of
+from penstock.kv.update_batch import columns_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from penstock.kv.kv_types import KvUpdate
 
-    Row = tuple[bytes, int | None, bytes, float | None, bytes | None]
-    """key, revision, value, server time, and a version that is not a revision of 63 bits."""
+    Row = tuple[bytearray, int | None, bytearray, float | None]
+    """key, revision, value, server time"""
 
 REVISION_IN_COLUMN_MAX = 2**63 - 1
 _KEY = itemgetter(0)
-_PUT = int(Op.PUT)
 
 
-def rows_of(batch: Sequence[KvUpdate]) -> tuple[list[Row], list[tuple[bytes]]]:
-    """Return the rows to insert and the keys to delete, each in ascending key order."""
-    last: dict[bytes, Row | None] = {}
-    for piece in pieces_of(batch):
-        last.update(_columns(piece) if isinstance(piece, Updates) else map(_change, piece))
-    puts = [row for row in last.values() if row is not None]
-    deletes = [(key,) for key, row in last.items() if row is None] if len(puts) < len(last) else []
-    puts.sort(key=_KEY)
-    deletes.sort()
-    return puts, deletes
+class BatchRows(NamedTuple):
+    """What a batch does to the table `data`, each part in ascending key order."""
+
+    puts: Iterable[Row]
+    tokens: list[tuple[bytearray, bytes]]
+    """The versions of puts that are not a revision of 63 bits, by key."""
+    deletes: Iterator[tuple[bytes]]
 
 
-def _change(update: KvUpdate) -> tuple[bytes, Row | None]:
-    key = encode_key(update.key)
-    return key, _row(key, update) if update.op is Op.PUT else None
+def rows_of(batch: Sequence[KvUpdate]) -> BatchRows:
+    """Return the rows to insert and the keys to delete."""
+    pieces = columns_of(batch)
+    if pieces is not None:
+        columns = SortedColumns(pieces)
+        return BatchRows(columns.rows(), [], zip(columns.deletes()))
+    last = sorted({encode_key(one.key): one for one in batch}.items(), key=_KEY)
+    puts = [_row(key, one) for key, one in last if one.op is Op.PUT]
+    tokens = [
+        (bytearray(key), token)
+        for key, one in last
+        if one.op is Op.PUT and (token := _token(one)) is not None
+    ]
+    return BatchRows(puts, tokens, ((key,) for key, one in last if one.op is not Op.PUT))
 
 
 def _row(key: bytes, update: KvUpdate) -> Row:
-    revision: int | None = update.revision
-    if update.revision < 0:
-        revision = update.version.revision
+    revision = _revision(update)
+    if revision is not None and revision > REVISION_IN_COLUMN_MAX:
+        revision = None
+    return bytearray(key), revision, bytearray(update.value), update.created
+
+
+def _token(update: KvUpdate) -> bytes | None:
+    """Return the version for the column `ver`; None if the column `rev` holds it."""
+    revision = _revision(update)
     if revision is None:
-        return key, None, update.value, update.created, update.token or None
+        return update.token or None
     if revision > REVISION_IN_COLUMN_MAX:
-        raw = revision.to_bytes(REVISION_BYTES, "big")
-        return key, None, update.value, update.created, raw
-    return key, revision, update.value, update.created, None
+        return revision.to_bytes(REVISION_BYTES, "big")
+    return None
 
 
-def _columns(updates: Updates) -> Iterable[tuple[bytes, Row | None]]:
-    skipped = updates.skipped
-    rows = updates.batch.rows()
-    keys = [row[0][skipped:].encode() for row in rows]
-    if max(map(len, keys), default=0) > KEY_BYTES_MAX:
-        raise ValueError(f"a key has at most {KEY_BYTES_MAX} bytes")
-    return zip(
-        keys,
-        (
-            (key, seq, value, time_ns / SECOND_NS, None) if op == _PUT else None
-            for key, (_, seq, time_ns, _, value), op in zip(keys, rows, updates.ops, strict=True)
-        ),
-        strict=True,
-    )
+def _revision(update: KvUpdate) -> int | None:
+    return update.revision if update.revision >= 0 else update.version.revision

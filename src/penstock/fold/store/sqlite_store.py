@@ -180,7 +180,7 @@ class SqliteSnapshot(ServedByReader):
     backend: ClassVar[str] = "sqlite"
     backend_version: ClassVar[str] = str(FORMAT)
     payload: ClassVar[str] = "fold.db"
-    hydrate_batch: ClassVar[int] = 50_000
+    hydrate_batch: ClassVar[int] = 250_000
     """Page visits are half of the cost of a batch in random order; a large batch shares pages."""
 
     def __init__(self, path: Path, db: sqlite3.Connection, *, tables: Tables | None = None) -> None:
@@ -221,10 +221,11 @@ class SqliteSnapshot(ServedByReader):
     ) -> None:
         if batch:
             self._check_tables()
-        puts, deletes = rows_of(batch)
+        rows = rows_of(batch)
         with self._extended(batch, cursor, meta) as side, self._transaction() as db:
-            db.executemany("INSERT OR REPLACE INTO data VALUES (?,?,?,?,?)", puts)
-            db.executemany("DELETE FROM data WHERE k = ?", deletes)
+            db.executemany("INSERT OR REPLACE INTO data VALUES (?,?,?,?,NULL)", rows.puts)
+            db.executemany("UPDATE data SET ver = ?2 WHERE k = ?1", rows.tokens)
+            db.executemany("DELETE FROM data WHERE k = ?", rows.deletes)
             if self._tables is not None:
                 other_log = self._other_log(db, meta)
                 self._tables.change(db, batch, cursor.rank, other_log=other_log)
