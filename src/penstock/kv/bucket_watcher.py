@@ -25,7 +25,7 @@ from penstock.kv.bucket_records import filters_of, prefix_of, stream_of, updates
 from penstock.kv.client_errors import by_name, named
 from penstock.kv.contract import HEARTBEAT_SECONDS
 from penstock.kv.errors import BucketError, CursorExpired, LogReset, ValuesLost, WatchError
-from penstock.kv.kv_types import Bookmark, CaughtUp, Scope, WatchCursor
+from penstock.kv.kv_types import Bookmark, CaughtUp, Recheck, Scope, WatchCursor
 from penstock.kv.resume_check import (
     begins_in_time,
     check_resume,
@@ -166,6 +166,12 @@ class Watch:
         """The last sequence of the log when the listing began."""
         self._cursor = after or 0
         self._events: deque[WatchEvent] = deque()
+        self._held: Sequence[WatchEvent] = ()
+        """Events that follow a `Recheck`."""
+        self._recreated = 0
+        self._seen: LogInfo | None = None
+        """The state of the log when it was last checked for losses."""
+        self._is_changed = False
         self.identity = identity
         self.heard_at: float | None = None
         """Time of the last message or heartbeat of the server, by `time.monotonic`."""
@@ -205,6 +211,9 @@ class Watch:
     async def next_events(self) -> Sequence[WatchEvent]:
         """Wait for events and return at least one."""
         while True:
+            if self._held:
+                events, self._held = self._held, ()
+                return events
             try:
                 event = await self._following.next()
                 if isinstance(event, Quiet):
@@ -216,8 +225,19 @@ class Watch:
                     await self._look()
             except BulkError as error:
                 raise self._ended(error) from error
+            if recheck := self._recheck():
+                self._held = events
+                return (recheck,)
             if events:
                 return events
+
+    def _recheck(self) -> Recheck | None:
+        """Return the event to send before the events just received, if any."""
+        is_resumed = self._following.recreated != self._recreated
+        if not is_resumed and not self._is_changed:
+            return None
+        self._recreated, self._is_changed = self._following.recreated, False
+        return Recheck(is_resumed)
 
     @property
     def cursor(self) -> WatchCursor:
@@ -264,6 +284,9 @@ class Watch:
         if self.identity is not None and not is_same_log(self.identity, info.identity):
             raise self._reset(info)
         self._check_losses(info)
+        if self._losses is None and self._records is not None:
+            self._is_changed = self._is_changed or info != (self._seen or info)
+            self._seen = info
 
     def _check_losses(self, info: LogInfo) -> None:
         is_fewer = (

@@ -147,7 +147,20 @@ class Bookmark(Struct, frozen=True):
     cursor: WatchCursor
 
 
-WatchEvent = KvUpdate | CaughtUp | Bookmark
+class Recheck(Struct, frozen=True):
+    """The log may have another history than the one delivered so far, or have lost values of it: a
+    reader that remembers records compares them before it takes the next event.
+
+    Sent after the watch has created its consumer again, because a server that was restored from a
+    copy cannot be recognised by its log's state. Sent once per heartbeat too, if a log that counts
+    records, but no losses, has changed.
+    """
+
+    is_resumed: bool
+    """The consumer was created again."""
+
+
+WatchEvent = KvUpdate | CaughtUp | Bookmark | Recheck
 
 
 class LogInfo(Struct, frozen=True, kw_only=True):

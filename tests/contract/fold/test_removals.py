@@ -12,6 +12,7 @@ from penstock.kv.contract import BucketConfig
 from penstock.kv.kv_connection import NatsConfig, NatsConnection
 from support.folds import contents
 from support.followed_folds import HEARTBEAT, QUICK, fill, live, ready, until
+from support.proxy import Proxy
 from support.servers import OURS
 
 if TYPE_CHECKING:
@@ -47,6 +48,20 @@ async def test_purge_under_live_fold_is_noticed(
         await jetstream.purge_stream(f"KV_{bucket.name}", subject=f"$KV.{bucket.name}.a.>")
         await same(fold, bucket)
         assert fold.status().doubt == ""
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_purge_of_a_recent_key_is_noticed_although_others_replace_its_records(
+    bucket: NatsBucket, jetstream: JetStreamContext, tmp_path: Path, backend: str
+) -> None:
+    """The number of records never falls from one check to the next."""
+    await fill(bucket, 9)
+    async with opened(bucket, tmp_path / "fold", backend) as fold:
+        await ready(fold)
+        await fill(bucket, 3, prefix="new.")
+        await jetstream.purge_stream(f"KV_{bucket.name}", subject=f"$KV.{bucket.name}.k7")
+        await fill(bucket, 3, prefix="newer.")
+        await same(fold, bucket)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -128,3 +143,47 @@ async def test_restored_server_directory_is_detected_after_it_grew(
         async with opened(bucket, tmp_path / "fold", backend) as fold:
             await ready(fold)
             await same(fold, bucket)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_server_directory_restored_under_a_live_fold_is_detected(
+    start: Starter, tmp_path: Path, backend: str
+) -> None:
+    """The log has grown past the position of the watch before the fold reaches the server again."""
+    server = start("", "-js", "-sd", "store")
+    store, copy = server.workdir / "store", tmp_path / "copy"
+    is_cut = False
+
+    def spoil(_: int, data: bytes) -> bytes | None:
+        return None if is_cut else data
+
+    async with NatsConnection(NatsConfig.of(server.url)) as connection:
+        bucket = await connection.bucket("b", BucketConfig())
+        await fill(bucket, 5)
+        server.stop()
+        shutil.copytree(store, copy)
+        server.restart()
+    async with Proxy(server.port, spoil, spoil) as proxy:
+        async with NatsConnection(NatsConfig.of(server.url)) as connection:
+            bucket = await connection.bucket("b")
+            await fill(bucket, 5, first=4, prefix="gone.")
+        fold = Fold.open(
+            "b",
+            tmp_path / "fold",
+            config=NatsConfig.of(proxy.url),
+            batch=QUICK,
+            heartbeat=HEARTBEAT,
+            backend=backend,
+        )
+        async with fold:
+            await ready(fold)
+            is_cut = True
+            server.stop()
+            shutil.rmtree(store)
+            shutil.copytree(copy, store)
+            server.restart()
+            async with NatsConnection(NatsConfig.of(server.url)) as connection:
+                bucket = await connection.bucket("b")
+                await fill(bucket, 12, prefix="other.")
+                is_cut = False
+                await same(fold, bucket)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from penstock.fold.follow.store_worker import Worker
     from penstock.fold.store.contract import SnapshotStore
     from penstock.fold.store.fold_meta import SnapshotMeta
+    from penstock.fold.store.log_witnesses import Witness
     from penstock.kv.kv_types import KvUpdate, WatchCursor
 
 FAILURES_MAX = 16
@@ -53,6 +54,8 @@ class BatchCommitter:
         self._observers = tuple(observers)
         self._meta: SnapshotMeta | None = None
         """Metadata to write with the next commit."""
+        self.recent: tuple[Witness, ...] = store.meta.witnesses
+        """The witnesses after the last commit, also if the store keeps none."""
 
     def remember(self, meta: SnapshotMeta) -> None:
         """Write `meta` with the next commit, so that it is durable no later than its cursor."""
@@ -115,24 +118,24 @@ class BatchCommitter:
     def _commit(
         self, updates: Sequence[KvUpdate], cursor: WatchCursor, meta: SnapshotMeta | None
     ) -> None:
-        store, meta = self.store, self._with_witnesses(updates, cursor, meta)
+        store, recent = self.store, self._witnesses_after(updates, cursor, meta)
+        if store.keeps_witnesses:
+            known = store.meta if meta is None else meta
+            if meta is not None or recent != known.witnesses:
+                meta = msgspec.structs.replace(known, witnesses=recent)
         if self._keep is not None:
             updates = self._keep.stored(updates)
         for observer in self._observers:
             observer.before_commit(store, updates, cursor)
         store.apply(updates, cursor, meta=meta)
+        self.recent = recent
         self._notify(lambda one: one.applied(store, updates, cursor))
 
-    def _with_witnesses(
+    def _witnesses_after(
         self, updates: Sequence[KvUpdate], cursor: WatchCursor, meta: SnapshotMeta | None
-    ) -> SnapshotMeta | None:
-        if not self.store.keeps_witnesses:
-            return meta
-        known = self.store.meta if meta is None else meta
-        seen = log_witnesses.after(known.witnesses, updates) if cursor else ()
-        if meta is None and seen == known.witnesses:
-            return None
-        return msgspec.structs.replace(known, witnesses=seen)
+    ) -> tuple[Witness, ...]:
+        known = self.recent if meta is None or not self.store.keeps_witnesses else meta.witnesses
+        return log_witnesses.after(known, updates) if cursor else ()
 
     def _notify(self, say: Callable[[Observer], None]) -> None:
         for observer in self._observers:

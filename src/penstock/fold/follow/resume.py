@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.fold.artifact.atomic_dir import staged
 from penstock.fold.errors import (
@@ -22,6 +22,7 @@ from penstock.fold.errors import (
     StaleArtifact,
     StorePoisoned,
 )
+from penstock.fold.follow.history_check import HistoryCheck
 from penstock.fold.follow.key_list import KeyList
 from penstock.fold.follow.repair import (
     CHUNK_UPDATES,
@@ -47,10 +48,8 @@ from penstock.fold.follow.repair_policy import (
     trust_in_listing,
     why_not,
 )
-from penstock.fold.store import log_witnesses
 from penstock.fold.store.fold_meta import SnapshotMeta
-from penstock.fold.store.log_witnesses import WITNESSES_MAX, LogVerdict, Sighting, WitnessedRecord
-from penstock.kv.errors import KvError, OperationFailed
+from penstock.kv.errors import KvError
 from penstock.kv.kv_types import SYNTHETIC, KvUpdate, Op, Scope, WatchCursor
 
 if TYPE_CHECKING:
@@ -60,6 +59,7 @@ if TYPE_CHECKING:
     from penstock.fold.follow.repair import Difference, Repair
     from penstock.fold.follow.resync import Aside
     from penstock.fold.store.contract import SnapshotStore
+    from penstock.fold.store.log_witnesses import Witness
     from penstock.kv.contract import KvKeys, KvWatcher
     from penstock.kv.kv_types import LogInfo
 
@@ -111,6 +111,7 @@ class ResumePlanner:
         self._committer = committer
         self._fold_in = fold_in
         self._repairing = repairing
+        self.history = HistoryCheck(watcher, committer)
 
     @property
     def _store(self) -> SnapshotStore:
@@ -125,7 +126,7 @@ class ResumePlanner:
         if start is FoldStart.FOREIGN:
             raise FoldMismatch(f"this is a fold of {held.identity}, the bucket is {info.identity}")
         if start in (FoldStart.DELTA, FoldStart.LOSSY):
-            start = await self._recognise(start, self._store, held.cursor, info)
+            start = await self.history.recognise(start, self._store, held.cursor, info)
         is_complete = trust_in_listing(held, info) is not ArtifactTrust.FALSE
         if start is FoldStart.RELIST and (is_complete or not self._can_restore):
             if not is_complete:
@@ -138,33 +139,6 @@ class ResumePlanner:
         if start is FoldStart.LOSSY and hasattr(self._repair.reader, "revision_batches"):
             return await self._compare(held, info)
         return await self._mend(start, held, info)
-
-    async def _recognise(
-        self, start: FoldStart, store: SnapshotStore, cursor: int, info: LogInfo
-    ) -> FoldStart:
-        """Look up the witness records, to check that the log has the history the fold has read."""
-        run = self._committer.worker.run
-        known = store.meta.witnesses
-        # The store may keep no witnesses, or come from an artifact without any. A fold with a
-        # `keep` rule stores shortened values, which cannot be compared with the log's.
-        if not known and not store.meta.keep:
-            known = log_witnesses.of_entries(await run(store.newest, WITNESSES_MAX))
-        watcher: Any = self._watcher
-        if not known or not hasattr(watcher, "records_at"):
-            return start
-        try:
-            at = await watcher.records_at([one.seq for one in known])
-            newest = await watcher.newest_of([one.key for one in known])
-        except OperationFailed as error:
-            log.info("cannot look up records reason=%s", error)
-            return start
-        seen = map(Sighting, known, map(_stored, at), map(_stored, newest))
-        verdict = log_witnesses.verdict(seen, cursor)
-        if verdict is LogVerdict.RESET:
-            log.warning("the bucket was set back and has grown since cursor=%d", cursor)
-            return FoldStart.RESET
-        is_lost = verdict is LogVerdict.LOST and info.losses is None and not info.evicts_current
-        return FoldStart.LOSSY if is_lost else start
 
     # -- comparison with the bucket
 
@@ -187,6 +161,7 @@ class ResumePlanner:
         if now.identity != info.identity:
             raise RepairFailed("the bucket has changed while it was listed")
         await self._take_fallen(fallen)
+        await self.history.forget_lost()
         self._committer.remember(self._meta(info, has_purged=not removes))
         await self._committer.commit([], self._store.cursor)
         return _anchor(held.cursor, info)
@@ -362,7 +337,8 @@ class ResumePlanner:
             raise StaleArtifact(f"the artifact is of no use: it keeps {meta.keep!r} of its values")
         scope = Scope(meta.scope) if meta.scope else None
         self._check_offer(Offer(cursor.rank, meta.identity, scope), start, held, info)
-        if await self._recognise(FoldStart.DELTA, artifact, cursor.rank, info) is FoldStart.RESET:
+        recognised = await self.history.recognise(FoldStart.DELTA, artifact, cursor.rank, info)
+        if recognised is FoldStart.RESET:
             raise StaleArtifact("the artifact is of another history of the bucket", cursor=cursor)
         if start is FoldStart.RESET:
             await self._forget_cursor(held, info)
@@ -412,9 +388,13 @@ class ResumePlanner:
             evicting,
             losses=known if is_whole else None,
             records=records if info.losses is None else None,
-            witnesses=(of_artifact or had).witnesses,
+            witnesses=self._witnesses() if of_artifact is None else of_artifact.witnesses,
             doubt=PURGED_DOUBT if has_purged else doubt_of(info, is_evicting=evicting),
         )
+
+    def _witnesses(self) -> tuple[Witness, ...]:
+        """Return the witnesses to store; none for a store that would not renew them."""
+        return self._committer.recent if self._store.keeps_witnesses else ()
 
     def _check_scope(self) -> None:
         """Raise if the fold has other prefixes: which keys it lacks or should not have is
@@ -452,13 +432,6 @@ def _anchor(after: int, info: LogInfo) -> Anchor:
     is_counted = info.losses is None and not info.evicts_current
     records = info.records if is_counted else None
     return Anchor(after, info.identity, info.last_seq, info.losses, records)
-
-
-def _stored(update: KvUpdate | None) -> WitnessedRecord | None:
-    if update is None:
-        return None
-    time_us = round((update.created or 0) * 1_000_000)
-    return WitnessedRecord(update.revision, update.key, time_us, update.value)
 
 
 async def _fill(listing: KeyList, reader: KvKeys, prefix: str) -> None:

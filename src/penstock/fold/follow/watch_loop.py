@@ -26,7 +26,7 @@ from penstock.fold.follow.resume import Anchor, ResumePlanner
 from penstock.fold.follow.store_worker import LEAVE_SECONDS
 from penstock.kv.contract import HEARTBEAT_SECONDS
 from penstock.kv.errors import CursorExpired, LogReset, ValuesLost
-from penstock.kv.kv_types import Bookmark, CaughtUp, KvUpdate, Scope, WatchCursor
+from penstock.kv.kv_types import Bookmark, CaughtUp, KvUpdate, Recheck, Scope, WatchCursor
 from penstock.kv.update_batch import Updates
 
 if TYPE_CHECKING:
@@ -131,6 +131,7 @@ class FoldLoop(Generic[T]):
         self._applied = cursor if committer is None else committer.store.cursor
         self._reported = self._applied
         self._anchor: Anchor | None = None
+        self._planner: ResumePlanner | None = None
         self._hydrated = 0
         self._is_listed = False
         """The watch has delivered everything that existed; the store may not have it yet."""
@@ -186,7 +187,7 @@ class FoldLoop(Generic[T]):
         self._is_listed = False
         if self._committer is None:
             return await self._begin_without_store()
-        planner = ResumePlanner(
+        self._planner = planner = ResumePlanner(
             self._watcher,
             self._scope,
             self._repair,
@@ -313,6 +314,17 @@ class FoldLoop(Generic[T]):
             self._buffer.bookmark(event.cursor.rank, asyncio.get_running_loop().time())
         elif isinstance(event, CaughtUp):
             await self._caught_up()
+        elif isinstance(event, Recheck) and self._planner is not None:
+            await self._recheck(self._planner, is_resumed=event.is_resumed)
+
+    async def _recheck(self, planner: ResumePlanner, *, is_resumed: bool) -> None:
+        """Compare the log with what the fold remembers of everything received so far."""
+        await self._flush()
+        if self._committer is not None and self._committer.failures:
+            if is_resumed:
+                raise ValuesLost("what was received before the gap is not stored")
+            return
+        await planner.history.recheck(is_resumed=is_resumed)
 
     async def _receive(self, updates: Sequence[KvUpdate]) -> None:
         self._hydrated += len(updates)
