@@ -249,7 +249,7 @@ class Life:
         subject = f"$JS.API.STREAM.MSG.GET.KV_{self.name}"
         while True:
             body = json.dumps({"seq": seq, "next_by_subj": ">"}).encode()
-            document = json.loads((await self.client.request(subject, body)).data)
+            document = json.loads((await self.client.request(subject, body, PATIENCE_SECONDS)).data)
             if "error" in document:
                 break
             message = document["message"]

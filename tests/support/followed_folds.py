@@ -93,7 +93,9 @@ async def back_up(client: Client, stream: str) -> Backup:
     inbox = client.new_inbox()
     chunks = await client.subscribe(inbox)
     body = json.dumps({"deliver_subject": inbox, "no_consumers": True}).encode()
-    answer = json.loads((await client.request(f"$JS.API.STREAM.SNAPSHOT.{stream}", body)).data)
+    answer = json.loads(
+        (await client.request(f"$JS.API.STREAM.SNAPSHOT.{stream}", body, PATIENCE_SECONDS)).data
+    )
     data = b""
     while (message := await chunks.next_msg(timeout=PATIENCE_SECONDS)).data:
         data += message.data
@@ -105,8 +107,10 @@ async def back_up(client: Client, stream: str) -> Backup:
 async def put_back(client: Client, backup: Backup) -> None:
     """The stream as it was, in place of what it became."""
     name = backup.config["name"]
-    await client.request(f"$JS.API.STREAM.DELETE.{name}", b"")
+    await client.request(f"$JS.API.STREAM.DELETE.{name}", b"", PATIENCE_SECONDS)
     body = json.dumps({"config": backup.config, "state": backup.state}).encode()
-    answer = json.loads((await client.request(f"$JS.API.STREAM.RESTORE.{name}", body)).data)
+    answer = json.loads(
+        (await client.request(f"$JS.API.STREAM.RESTORE.{name}", body, PATIENCE_SECONDS)).data
+    )
     for chunk in (backup.data, b""):
         await client.request(answer["deliver_subject"], chunk, timeout=PATIENCE_SECONDS)

@@ -51,7 +51,7 @@ async def test_purge_under_live_fold_is_noticed(
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-async def test_purge_of_a_recent_key_is_noticed_although_others_replace_its_records(
+async def test_purge_of_recent_key_is_noticed_although_record_count_stays(
     bucket: NatsBucket, jetstream: JetStreamContext, tmp_path: Path, backend: str
 ) -> None:
     """The number of records never falls from one check to the next."""
@@ -146,7 +146,7 @@ async def test_restored_server_directory_is_detected_after_it_grew(
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-async def test_server_directory_restored_under_a_live_fold_is_detected(
+async def test_server_directory_restored_under_live_fold_is_detected(
     start: Starter, tmp_path: Path, backend: str
 ) -> None:
     """The log has grown past the position of the watch before the fold reaches the server again."""
