@@ -91,7 +91,8 @@ class JournalSync:
 
 @dataclass(slots=True)
 class JournalUpkeep:
-    """Frees segments, removes files, prepares the next file: one slice of each."""
+    """One slice: notes in the anchor that segments are free, removes files, or writes zeros to
+    the next file."""
 
     disk: Disk
     anchor: JournalAnchor

@@ -159,15 +159,18 @@ class SegmentPool:
     # -- upkeep
 
     def pending_upkeep(self, turn: int, *, anchor_is_free: bool) -> JournalUpkeep | None:
-        """Return the next slice of file work; None if there is none."""
+        """Return the next slice of file work; None if there is none. A sync may wait for one that
+        uses the anchor, so that one does nothing else."""
         if self.upkeep is not None:
             return None
         work = JournalUpkeep(self._disk, self._anchor, self.segment_bytes)
         if self._tail > self._anchor.value.tail and anchor_is_free:
             work.anchored = AnchorValue(self._tail, self._anchor.value.newest, turn)
-        work.removed, self._doomed = self._doomed, []
-        work.prepared = self._to_prepare()
-        if work.anchored is None and not work.removed and work.prepared is None:
+        elif self._doomed:
+            work.removed, self._doomed = self._doomed, []
+        elif (file := self._to_prepare()) is not None:
+            work.prepared = file
+        else:
             return None
         self.upkeep = work
         return work
