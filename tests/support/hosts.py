@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 def effects_of(host: StreamHost) -> list[Effect]:
     """Take what the host decided already and may leave at once."""
-    return [effect for ready in host.remaining() for effect in ready.effects]
+    left = iter(host.remaining, None)
+    return [effect for ready in left if ready is not None for effect in ready.effects]
 
 
 def committed(host: StreamHost) -> list[Effect]:
@@ -21,3 +22,8 @@ def committed(host: StreamHost) -> list[Effect]:
         commit.work.run()
     host.advance(commits, None)
     return effects_of(host)
+
+
+def turned(host: StreamHost, now_ns: int) -> list[Effect]:
+    """Let the host have a turn; take what leaves in it."""
+    return [effect for ready in host.ready(now_ns) for effect in ready.effects]

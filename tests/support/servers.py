@@ -61,7 +61,10 @@ class Implementation:
     command: tuple[str, ...]
 
 
-OURS = Implementation("ours", (sys.executable, "-m", "penstock", "serve"))
+DELAYED = str(Path(__file__).with_name("delayed_server.py"))
+PROGRAM = (DELAYED,) if os.environ.get("PENSTOCK_TEST_DELAY") else ("-m", "penstock")
+"""With PENSTOCK_TEST_DELAY our servers apply entries so many turns later."""
+OURS = Implementation("ours", (sys.executable, *PROGRAM, "serve"))
 
 
 def _reference_binary() -> str | None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.jetstream.consumers.consumer_context import Outlet
+    from penstock.jetstream.host.replicator import Replicate
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,8 @@ class Environment:
     server_id: str = ""
     domain: str = ""
     account: str = "$G"
+    replicate: Replicate | None = None
+    """Return what decides the entries of a new stream; None: entries are applied at once."""
     outlet: Outlet | None = None
     """Where compiled code may write deliveries."""
 

@@ -15,8 +15,10 @@ from penstock.api.json_codec import encode
 from penstock.api.stream_config import Compression, PersistMode, Retention, Storage
 from penstock.jetstream.consumers.consumer import Consumer
 from penstock.jetstream.consumers.consumer_context import ConsumerContext
+from penstock.jetstream.consumers.pull_delivery import Closing
 from penstock.jetstream.consumers.state.consumer_state import MemoryLog
 from penstock.jetstream.host.stream_host import StreamHost
+from penstock.jetstream.streams.replicated_stream import ReplicatedStream
 from penstock.jetstream.streams.retention import limits_of
 from penstock.jetstream.streams.stream import Stream
 from penstock.jetstream.streams.stream_parts import build_parts
@@ -103,10 +105,14 @@ def _host(
     now_ns: int,
 ) -> StreamHost:
     host = build_host(assets, cfg, store, files, created_ns=created_ns)
-    for cold in host.recover(now_ns):
+    if host.positions is not None and cfg.sources:
+        host.positions.load_into(host.stream)
+    while (cold := host.stream.recover(now_ns)) is not None:
         work = store.fetch(cold)  # no client is served yet, so blocking here delays none
         work.run()
         store.fetched(work)
+    if host.positions is not None:
+        host.positions.trim_to(host.stream)
     assets.add(host)
     return host
 
@@ -125,7 +131,9 @@ def build_host(
     def wants(subject: str) -> bool:
         return host is not None and host.wants(subject)
 
-    stream = Stream(
+    replicate = assets.environment.replicate
+    kind = Stream if replicate is None else ReplicatedStream
+    stream = kind(
         cfg,
         store,
         created_ns=created_ns,
@@ -136,7 +144,8 @@ def build_host(
         batch_limits=assets.policy.batches,
         in_flight=assets.in_flight,
     )
-    host = StreamHost(stream, files, incarnation=_public_identity(assets, files))
+    identity = _public_identity(assets, files)
+    host = StreamHost(stream, files, incarnation=identity, replicate=replicate)
     return host
 
 
@@ -206,10 +215,10 @@ def make_consumer(
 
 def withdraw_consumer(host: StreamHost, name: str, now_ns: int) -> None:
     """Remove a consumer that could not be added, saved or served; its files stay."""
-    host.forget_files(name)
+    host.registry.forget_files(name)
     consumer = host.consumers.get(name)
     if consumer is not None:
-        host.drop_consumer(name, consumer.closing(is_deleted=True), now_ns)
+        host.drop_consumer(name, consumer.closing(Closing.DELETED), now_ns)
 
 
 def host_consumer(

@@ -45,7 +45,7 @@ def show_stream(
     return StreamInfo(
         config=cfg if in_list else show_config(cfg),
         created=host.stream.created_ns,
-        state=state or host.stream.state(consumers=host.num_listed),
+        state=state or host.stream.state(consumers=host.registry.num_listed),
         domain=assets.environment.domain,
         cluster=None if in_list or not with_cluster else _alone(assets),
         mirror=None if stream_sources is None else stream_sources.mirror_info(now_ns),

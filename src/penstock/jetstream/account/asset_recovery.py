@@ -86,7 +86,8 @@ def recover_in_slices(assets: Assets, now_ns: int) -> Sliced[AccountRecovery]:
         yield from _recover_consumers(assets, host, report, now_ns)
         if host.stream.cfg.retention is not Retention.LIMITS:
             _sweep(host, report, now_ns)
-        yield from _finish_chores(host, report, now_ns)
+        if host.proposals.is_local:  # else the leader does them, once there is one
+            yield from _finish_chores(host, report, now_ns)
         yield
     return report
 

@@ -57,7 +57,7 @@ def capture(
     host: StreamHost, now_ns: int, *, has_consumers: bool
 ) -> tuple[stream_archive.ArchiveExtent, list[bytes]]:
     """Return the stream's totals, and the archive's bytes before the messages."""
-    consumers = [host.consumers[name] for name in host.listed_consumers]
+    consumers = [host.consumers[name] for name in host.registry.listed]
     state = host.stream.state(consumers=len(consumers))
     written = host.stream.state(consumers=len(consumers) if has_consumers else 0)
     head = [stream_archive.MAGIC, stream_archive.state_entry(written, now_ns)]

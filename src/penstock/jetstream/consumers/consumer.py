@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from penstock.base.effects import Effect
     from penstock.jetstream.consumers.acks import AckSpan
     from penstock.jetstream.consumers.consumer_context import ConsumerContext
+    from penstock.jetstream.consumers.pull_delivery import Closing
     from penstock.jetstream.consumers.state.consumer_state import StateLog
     from penstock.store.contract import Range
 
@@ -208,12 +209,11 @@ class Consumer:
         self._delivery.pump(now_ns, out)
         return out
 
-    def closing(self, *, is_deleted: bool) -> list[Effect]:
-        """Return the statuses for waiting requests: the consumer is deleted, or the server
-        stops."""
+    def closing(self, why: Closing) -> list[Effect]:
+        """Return the statuses that end the waiting requests."""
         out: list[Effect] = []
         if self._pull is not None:
-            self._pull.close(out, is_deleted=is_deleted)
+            self._pull.close(why, out)
         return out
 
     def _note_use(self, now_ns: int) -> None:

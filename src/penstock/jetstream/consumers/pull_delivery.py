@@ -38,6 +38,14 @@ class PullDecision(enum.Enum):
     DROP = enum.auto()
 
 
+class Closing(enum.Enum):
+    """Why all waiting requests end; the value is the status, unless it shows what is left."""
+
+    DELETED = status_lines.CONSUMER_DELETED
+    STEP_DOWN = status_lines.LEADERSHIP_CHANGE
+    SHUTDOWN = b""
+
+
 class Supply(Protocol):
     """The counts that requests are checked against."""
 
@@ -320,13 +328,13 @@ class PullSide:
         """Return how many requests are still valid."""
         return sum(1 for w in self.queue if not w.is_over(now_ns) and self._listens(w, now_ns))
 
-    def close(self, out: list[Effect], *, is_deleted: bool) -> None:
-        """End every request: the consumer is deleted, or the server stops."""
+    def close(self, why: Closing, out: list[Effect]) -> None:
+        """End every request."""
         for waiting in self.queue:
-            if is_deleted:
-                out.append(Send(waiting.reply, header=status_lines.CONSUMER_DELETED))
-            else:
+            if why is Closing.SHUTDOWN:
                 self._end(waiting, status_lines.SERVER_SHUTDOWN, out)
+            else:
+                out.append(Send(waiting.reply, header=why.value))
         self.queue.keep_only([])
 
     def _time_out(self, waiting: Waiting, out: list[Effect]) -> None:

@@ -47,6 +47,7 @@ from penstock.jetstream.account.assets import ListPage, page_start
 from penstock.jetstream.account.config_views import ConsumerConfigs
 from penstock.jetstream.account.endpoints import Endpoint, HeldRequest
 from penstock.jetstream.account.policy import consumer_caps
+from penstock.jetstream.consumers.pull_delivery import Closing
 from penstock.jetstream.handlers.handler_input import (
     consumer_of,
     missing_consumer,
@@ -155,7 +156,7 @@ def _create(call: ApiCall, host: StreamHost, cfg: ConsumerConfig, *, named: bool
 
 def _save(host: StreamHost, consumer: Consumer, cfg: ConsumerConfig) -> FileSteps:
     """Write a configuration, if the consumer has files. Raises StoreError."""
-    files = host.files_of(consumer.name)
+    files = host.registry.files.get(consumer.name)
     if files is not None:
         config = msgspec.Raw(encode(cfg))
         meta = ConsumerMeta(name=consumer.name, config=config, created_ns=consumer.created_ns)
@@ -244,7 +245,7 @@ def names(call: ApiCall) -> Outcome:
         return request
     if isinstance(host, ApiError):
         return host
-    found = host.listed_consumers
+    found = host.registry.listed
     start = page_start(request.offset, len(found))
     return ConsumerNamesResponse(
         total=len(found),
@@ -262,7 +263,7 @@ def list_all(call: ApiCall) -> Outcome | Steps:
         return request
     if isinstance(host, ApiError):
         return host
-    found = host.listed_consumers
+    found = host.registry.listed
     start = page_start(request.offset, len(found))
     return _list(call, host, ListPage(len(found), start, found[start : start + LIST_LIMIT]))
 
@@ -300,12 +301,12 @@ def _delete(call: ApiCall, host: StreamHost, consumer: Consumer) -> Steps:
 
 def delete_consumer(port: Port, host: StreamHost, consumer: Consumer, now_ns: int) -> FileSteps:
     """Delete a consumer, its files first; reply to its waiting requests. Raises StoreError."""
-    files = host.files_of(consumer.name)
+    files = host.registry.files.get(consumer.name)
     if files is not None:
         yield from files.delete()
-        host.forget_files(consumer.name)
+        host.registry.forget_files(consumer.name)
     port.unwatch(consumer)
-    host.drop_consumer(consumer.name, consumer.closing(is_deleted=True), now_ns)
+    host.drop_consumer(consumer.name, consumer.closing(Closing.DELETED), now_ns)
     port.mark(host)
     port.perform([consumer_advisory(api_subjects.CONSUMER_DELETED, host, consumer.name, "delete")])
     if files is not None:

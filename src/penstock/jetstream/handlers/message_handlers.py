@@ -11,7 +11,7 @@ from penstock.api.responses import MsgDeleteResponse, MsgGetResponse
 from penstock.jetstream.account.endpoints import Endpoint, HeldRequest, Wait
 from penstock.jetstream.account.message_get import get_message, refuse_get
 from penstock.jetstream.handlers.handler_input import read_needed, stream_of
-from penstock.jetstream.streams.entries import NotLoaded
+from penstock.jetstream.streams.entries import NotApplied, NotLoaded
 from penstock.store.contract import Cold
 from penstock.store.errors import StoreError
 
@@ -56,15 +56,20 @@ def delete(call: ApiCall) -> Outcome | Steps:
 def _delete(call: ApiCall, host: StreamHost, request: MsgDeleteRequest) -> Steps:
     erase = not request.no_erase
     entry = host.stream.plan_remove(request.seq, call.now_ns, erase=erase)
-    while isinstance(entry, NotLoaded):
-        yield Wait(host, entry.cold)
+    while isinstance(entry, NotLoaded | NotApplied):
+        if isinstance(entry, NotLoaded):
+            yield Wait(host, entry.cold)
+        else:
+            yield from host.proposals.wait()
         entry = host.stream.plan_remove(request.seq, call.now_ns, erase=erase)
     if isinstance(entry, ApiError):
         return entry
     try:
-        host.propose(entry)
+        applied = yield from host.proposals.change(entry)
     except StoreError as error:
         return refusals.STREAM_MSG_DELETE_FAILED(err=str(error))
+    if applied is None:
+        return None  # this server no longer leads
     return HeldRequest(MsgDeleteResponse(success=True), host)
 
 

@@ -37,6 +37,7 @@ from penstock.base.sequences import SEQ_MAX
 from penstock.jetstream.account.asset_factory import host_made, make_files
 from penstock.jetstream.account.asset_info import show_stream
 from penstock.jetstream.account.endpoints import Endpoint, HeldRequest
+from penstock.jetstream.consumers.pull_delivery import Closing
 from penstock.jetstream.handlers.consumer_handlers import consumer_advisory
 from penstock.jetstream.handlers.handler_input import (
     read_body,
@@ -46,7 +47,7 @@ from penstock.jetstream.handlers.handler_input import (
 from penstock.jetstream.handlers.long_list import LongList
 from penstock.jetstream.handlers.stream_info_handler import info_in_steps
 from penstock.jetstream.host.asset_files import StreamMeta, file_name
-from penstock.jetstream.host.disk_work import DiskWork
+from penstock.jetstream.host.disk_work import DiskWork, Vacancy
 from penstock.jetstream.streams.entries import Update
 from penstock.store.errors import StoreError
 
@@ -190,10 +191,12 @@ def update(call: ApiCall) -> Steps:
     if host.is_closed:
         return refusals.STREAM_NOT_FOUND
     try:
-        _apply_update(call, host, entry)
+        if not (yield from _apply_update(call, host, entry)):
+            yield from _save_again(call, host, old)
+            return None  # this server no longer leads
         show_stream(call.assets, host, call.now_ns, with_cluster=False)  # raises if it cannot
     except Exception as error:
-        _undo_update(call, host, old)
+        yield from _undo_update(call, host, old)
         yield from _save_again(call, host, old)
         if isinstance(error, StoreError):
             return refusals.STREAM_UPDATE(err=str(error))
@@ -231,27 +234,31 @@ def _save_again(call: ApiCall, host: StreamHost, old: StreamConfig) -> FileSteps
         call.port.failed(call.request, error)
 
 
-def _apply_update(call: ApiCall, host: StreamHost, entry: Update) -> None:
-    """Apply a new configuration to the stream, the account and the routing."""
+def _apply_update(call: ApiCall, host: StreamHost, entry: Update) -> Generator[Vacancy, None, bool]:
+    """Apply a new configuration to the stream, the account and the routing; return False if it was
+    dropped."""
     old, cfg = host.stream.cfg, entry.cfg
-    host.propose(entry)
+    applied = yield from host.proposals.change(entry)
+    if applied is None:
+        return False
     call.assets.changed(host, old)
     host.config_changed(call.now_ns)
     if (old.subjects, old.mirror, old.sources) != (cfg.subjects, cfg.mirror, cfg.sources):
         call.port.serve(host)
+    return True
 
 
-def _undo_update(call: ApiCall, host: StreamHost, old: StreamConfig) -> None:
+def _undo_update(
+    call: ApiCall, host: StreamHost, old: StreamConfig
+) -> Generator[Vacancy, None, None]:
     """Restore the configuration in memory after an update failed half way.
 
     Try every step even if others fail, and log each exception.
     """
 
-    def restore() -> None:
-        new = host.stream.cfg
-        if new is not old:
-            host.propose(Update(call.now_ns, old))
-            call.assets.changed(host, new)
+    new = host.stream.cfg
+    if new is not old:
+        yield from _restore(call, host, old)
 
     def publish_advisory() -> None:
         host.config_changed(call.now_ns)
@@ -259,11 +266,21 @@ def _undo_update(call: ApiCall, host: StreamHost, old: StreamConfig) -> None:
     def serve() -> None:
         call.port.serve(host)
 
-    for step in (restore, publish_advisory, serve):
+    for step in (publish_advisory, serve):
         try:
             step()
         except Exception as error:
             call.port.failed(call.request, error)
+
+
+def _restore(call: ApiCall, host: StreamHost, old: StreamConfig) -> Generator[Vacancy, None, None]:
+    new = host.stream.cfg
+    try:
+        applied = yield from host.proposals.change(Update(call.now_ns, old))
+        if applied is not None:
+            call.assets.changed(host, new)
+    except Exception as error:
+        call.port.failed(call.request, error)
 
 
 def _meta(host: StreamHost, config: bytes) -> StreamMeta:
@@ -347,7 +364,7 @@ def remove_stream(assets: Assets, port: Port, host: StreamHost) -> None:
     """Remove a stream and its consumers from the account; their files are deleted already."""
     for consumer in host.consumers.values():
         deleted = consumer_advisory(api_subjects.CONSUMER_DELETED, host, consumer.name, "delete")
-        host.send((*consumer.closing(is_deleted=True), deleted))
+        host.send((*consumer.closing(Closing.DELETED), deleted))
     port.retire(host)
     assets.drop(host)
     if host.files is not None:

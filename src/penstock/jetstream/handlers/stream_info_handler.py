@@ -42,7 +42,7 @@ def info_in_steps(call: ApiCall, host: StreamHost, request: StreamInfoRequest) -
     yield from host.chores.finish(call.now_ns)
     total = start = limit = 0
     host.collect_lane_results()
-    state = host.stream.state(consumers=host.num_listed)
+    state = host.stream.state(consumers=host.registry.num_listed)
     long: dict[str, Any] = {}
     if request.deleted_details and state.num_deleted:
         long["deleted"] = yield from _deleted(host)

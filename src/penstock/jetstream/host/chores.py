@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from penstock.api.stream_config import Retention
 from penstock.jetstream.host import interest_retention
+from penstock.jetstream.host.replicator import EntryOutcome
 from penstock.jetstream.streams.entries import Purge, Remove, Trim
 from penstock.store.errors import StoreError
 
@@ -44,15 +45,19 @@ class RollUp:
         self.effects = effects
 
     @property
+    def is_ready(self) -> bool:
+        """Whether no slice is in flight."""
+        return self._proposed is None
+
+    @property
     def is_over(self) -> bool:
         """Whether every slice was applied, or will never be."""
         return self._proposed is None and not self.rest
 
     def propose_next(self) -> None:
-        """Propose the next slice, unless one is proposed already."""
-        if self._proposed is None:
-            self._proposed = self.rest.popleft()
-            self._host.propose(self._proposed, self)
+        """Propose the next slice."""
+        self._proposed = self.rest.popleft()
+        self._host.propose(self._proposed, self)
 
     def applied(self, result: Applied) -> None:
         assert self._proposed is not None
@@ -87,22 +92,39 @@ class PurgeSlice:
 class Chores:
     """The unfinished work of one host."""
 
-    __slots__ = ("_acked", "_host", "_roll_ups", "_sweep_from")
+    __slots__ = ("_acked", "_host", "_roll_ups", "_sweep_from", "_trim")
 
     def __init__(self, host: StreamHost) -> None:
         self._host = host
         self._roll_ups: deque[RollUp] = deque()
         self._acked: deque[Range] = deque()  # ranges consumers finished with, not examined yet
+        self._trim = EntryOutcome()  # of the last slice of removals by limits
+        self._trim.is_known = True
         self._sweep_from = 0  # where the sweep for unneeded messages resumes; 0: no sweep runs
 
     @property
     def are_left(self) -> bool:
-        """Whether `go_on` has work to do."""
+        """Whether `go_on` has work to do now."""
         host = self._host
         store = host.stream.store
         return host.failure is None and bool(
-            self._roll_ups or self._acked or self._sweep_from or store.is_over or store.has_remains
+            (self._roll_ups and self._roll_ups[0].is_ready)
+            or self._acked
+            or self._sweep_from
+            or (store.is_over and self._trim.is_known)
+            or store.has_remains
         )
+
+    @property
+    def _are_waiting(self) -> bool:
+        """Whether work waits for an entry in flight."""
+        return self._host.failure is None and bool(self._roll_ups or not self._trim.is_known)
+
+    def forget(self) -> None:
+        """Forget all work: the leader does it."""
+        self._roll_ups.clear()
+        self._acked.clear()
+        self._sweep_from = 0
 
     def roll_up(self, rest: tuple[Purge, ...], effects: tuple[Effect, ...]) -> None:
         """Queue the remaining slices of a rollup, and the effects to release after the last."""
@@ -124,7 +146,7 @@ class Chores:
         host = self._host
         if not seqs or host.failure is not None or interest_retention.has_unserved(host.files):
             return  # an unserved consumer may need them
-        host.propose_planned(Remove(now_ns, seqs))
+        host.proposals.propose(Remove(now_ns, seqs))
         host.note(host.stream)
 
     def sweep(self, now_ns: int) -> None:
@@ -134,8 +156,9 @@ class Chores:
 
     def finish(self, now_ns: int) -> Generator[None, None, None]:
         """Do all remaining work; yield after each slice."""
-        while self.are_left:
-            self.go_on(now_ns)
+        while self.are_left or self._are_waiting:
+            if self.are_left:
+                self.go_on(now_ns)
             yield
 
     def purge(self, entry: Purge, now_ns: int) -> Generator[None, None, int]:
@@ -180,10 +203,11 @@ class Chores:
         host = self._host
         store = host.stream.store
         try:
-            if self._roll_ups:
+            if self._roll_ups and self._roll_ups[0].is_ready:
                 self._roll_on(self._roll_ups[0])
-            elif store.is_over:
-                host.propose(Trim(host.stream.last_ts_ns))
+            elif store.is_over and self._trim.is_known:
+                self._trim = EntryOutcome()
+                host.propose(Trim(host.stream.last_ts_ns), self._trim)
             elif self._acked:
                 self._remove_acked(*self._acked.popleft())
             elif self._sweep_from:

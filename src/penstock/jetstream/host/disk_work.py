@@ -10,7 +10,7 @@ creates its work, and yields a `Vacancy` while other work holds the gate.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -77,6 +77,13 @@ class FileGate:
         self.take()
 
 
+class Gate(Protocol):
+    """What a step may wait for."""
+
+    def when_free(self, again: Callable[[], None]) -> None:
+        """Call `again` once, when the step may continue."""
+
+
 class Vacancy:
     """Yielded by a step that waits until a gate is free."""
 
@@ -84,7 +91,7 @@ class Vacancy:
 
     host = None
 
-    def __init__(self, gate: FileGate) -> None:
+    def __init__(self, gate: Gate) -> None:
         self.gate = gate
 
 

@@ -10,7 +10,7 @@ there is space. `StreamHost` calls this on the event loop; the work runs on disk
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.jetstream.host.lazy_consumer_log import StateFileCreation
 from penstock.store.disk_jobs import LONG_WRITE_BYTES
@@ -18,16 +18,27 @@ from penstock.store.errors import DiskFull, StoreError
 from penstock.store.indexed_store import IndexedStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from penstock.base.effects import Effect
     from penstock.jetstream.consumers.state.state_files import ConsumerSync
     from penstock.jetstream.host.asset_files import ConsumerFiles
     from penstock.jetstream.host.lazy_consumer_log import LazyConsumerLog
     from penstock.jetstream.sources.source_positions import Positions
+    from penstock.jetstream.sources.source_reader import Listen
     from penstock.jetstream.streams.lanes.publish_lane import StreamLane
     from penstock.jetstream.streams.stream import Stream
     from penstock.store.contract import Store, Work
+
+
+class Ready(NamedTuple):
+    """What the driver performs: changes of source subscriptions, then effects, in order."""
+
+    wires: Sequence[Listen]
+    effects: Sequence[Effect]
+
+
+NOTHING_READY: Final = Ready((), ())
 
 
 class Commit(NamedTuple):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from penstock.api import refusals
 from penstock.base.effects import Fetch, Send
 from penstock.jetstream.host.publish_queue import TOO_MANY_HEADER, PublishQueue
-from penstock.jetstream.streams.entries import Answer, NotLoaded
+from penstock.jetstream.streams.entries import Answer, NotApplied, NotLoaded
 from penstock.jetstream.streams.pubacks import PubAcks
 from penstock.store.errors import StoreError
 
@@ -27,11 +27,15 @@ if TYPE_CHECKING:
 class PublishIntake:
     """The messages that arrive at one stream."""
 
-    __slots__ = ("_host", "_queue")
+    __slots__ = ("_host", "_queue", "is_held", "is_open")
 
     def __init__(self, host: StreamHost) -> None:
         self._host = host
         self._queue = PublishQueue()
+        self.is_held = False
+        """Whether messages wait until the entries in flight are applied."""
+        self.is_open = True
+        """Whether this server takes messages: it leads the stream."""
 
     def __bool__(self) -> bool:
         """Whether messages wait."""
@@ -39,8 +43,8 @@ class PublishIntake:
 
     def publish(self, msg: Inbound, now_ns: int, note: PlanNote | None = None) -> None:
         """Plan and propose a message, or queue or refuse it."""
-        if self._queue:
-            if not self._queue.add(msg):
+        if self._queue or self.is_held or not self.is_open:
+            if self.is_open and not self._queue.add(msg):
                 self.refuse(msg.reply, refusals.STREAM_TOO_MANY_REQUESTS, TOO_MANY_HEADER)
             return
         self._host.collect_lane_results()
@@ -48,7 +52,7 @@ class PublishIntake:
 
     def resume(self, now_ns: int) -> None:
         """Plan the messages that wait, as far as possible."""
-        while self._queue and self._plan(self._queue.take(), now_ns):
+        while self._queue and not self.is_held and self._plan(self._queue.take(), now_ns):
             continue
 
     def _plan(self, msg: Inbound, now_ns: int, note: PlanNote | None = None) -> bool:
@@ -72,8 +76,11 @@ class PublishIntake:
             self._wait(msg)
             host.send((Fetch(planned.cold),))
             return False
+        elif isinstance(planned, NotApplied):
+            self._wait(msg)
+            return False
         else:
-            host.propose_planned(planned)
+            host.proposals.propose(planned)
         return True
 
     def _wait(self, msg: Inbound) -> None:
@@ -84,6 +91,11 @@ class PublishIntake:
         """Reply to a publisher that its message is not stored."""
         if reply:
             self._host.send((Send(reply, PubAcks(self._host.name).refused(why), header),))
+
+    def stop(self) -> None:
+        """Drop all messages from now on, without a reply: this server does not lead."""
+        self.is_open = self.is_held = False
+        self._queue = PublishQueue()
 
     def refuse_all(self, why: ApiError) -> None:
         """Refuse the messages that wait."""

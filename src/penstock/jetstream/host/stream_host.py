@@ -16,17 +16,18 @@ Decision 30 describes this interface, and how entries are proposed and applied.
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from penstock.api import refusals
 from penstock.api.stream_config import Retention
 from penstock.jetstream.consumers.consumer import Consumer
+from penstock.jetstream.consumers.pull_delivery import Closing
 from penstock.jetstream.deadline_queue import DeadlineQueue
 from penstock.jetstream.host import interest_retention
 from penstock.jetstream.host.chores import Chores
 from penstock.jetstream.host.consumer_registry import ConsumerRegistry
 from penstock.jetstream.host.lane_control import LaneControl
-from penstock.jetstream.host.pending_replies import PendingReplies
+from penstock.jetstream.host.pending_replies import NOTHING_READY, PendingReplies, Ready
 from penstock.jetstream.host.proposals import Proposals
 from penstock.jetstream.host.publish_intake import PublishIntake
 from penstock.jetstream.host.wakeups import WAKES_AT_ONCE, Wakeups
@@ -36,54 +37,54 @@ from penstock.store.contract import NOTHING_REMOVED
 from penstock.store.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
     from penstock.base.effects import Effect
     from penstock.base.message import Inbound
     from penstock.jetstream.host.asset_files import ConsumerFiles, StreamFiles
     from penstock.jetstream.host.pending_replies import Commit
-    from penstock.jetstream.host.replicator import Proposal
-    from penstock.jetstream.sources.source_reader import Listen
+    from penstock.jetstream.host.replicator import Proposal, Replicate
     from penstock.jetstream.sources.stream_sources import StreamSources
-    from penstock.jetstream.streams.entries import Applied, Entry, PlanNote
+    from penstock.jetstream.streams.entries import Applied, Entry, PlanNote, Purge
     from penstock.jetstream.streams.lanes.publish_lane import StreamLane
-    from penstock.store.contract import Cold, Range, Removed
+    from penstock.store.contract import Range, Removed
     from penstock.store.errors import DiskFull
-
-
-class Ready(NamedTuple):
-    """What the driver performs: changes of source subscriptions, then effects, in order."""
-
-    wires: Sequence[Listen]
-    effects: Sequence[Effect]
-
-
-NOTHING_READY: Final = Ready((), ())
 
 
 class StreamHost:
     """A stream, its consumers, and the effects that wait for their disk."""
 
-    def __init__(self, stream: Stream, files: StreamFiles | None, *, incarnation: str = "") -> None:
+    def __init__(
+        self,
+        stream: Stream,
+        files: StreamFiles | None,
+        *,
+        incarnation: str = "",
+        replicate: Replicate | None = None,
+    ) -> None:
+        """`replicate` returns what decides the entries of a `ReplicatedStream`."""
         self.stream: Final = stream
         self.files: Final = files
         self.incarnation: Final = incarnation
         """Identifies this stream; unlike that of any other stream, even of the same name."""
-        self._registry = ConsumerRegistry()
-        self.consumers: Mapping[str, Consumer] = self._registry.by_name
+        self.registry: Final = ConsumerRegistry()
+        self.consumers: Mapping[str, Consumer] = self.registry.by_name
         self._now: list[Effect] = []
         self._is_closed = False
         self._is_deleted = False
         self._deadline_queue: DeadlineQueue[Stream | Consumer | StreamSources] = DeadlineQueue()
-        self._proposals = Proposals(self)
-        self._lanes = LaneControl(stream)
+        self.proposals: Final = Proposals(self)
+        """Entries on their way to the stream."""
+        self.lanes: Final = LaneControl(stream)
         self._stream_sources: StreamSources | None = None
-        self._positions = None if files is None else files.positions()
-        self._commits = PendingReplies(stream, self._positions, self._registry.files)
+        self.positions: Final = None if files is None else files.positions()
+        self._commits = PendingReplies(stream, self.positions, self.registry.files)
         self.chores: Final = Chores(self)
         """Work that was started and continues in later turns."""
         self._intake = PublishIntake(self)
-        self._waking = Wakeups(self._registry.by_name)
+        self._waking = Wakeups(self.registry.by_name)
+        if replicate is not None:
+            self.proposals.replicate(replicate)
 
     @property
     def name(self) -> str:
@@ -97,12 +98,16 @@ class StreamHost:
     @property
     def lane(self) -> StreamLane | None:
         """The publish lane, for the router and the lanes of sources; only the host changes it."""
-        return self._lanes.lane
+        return self.lanes.lane
 
     @property
     def stream_sources(self) -> StreamSources | None:
         """The source readers, if the stream copies others."""
         return self._stream_sources
+
+    def attach_sources(self, sources: StreamSources | None) -> None:
+        """Set the source readers of a stream that copies others, or none."""
+        self._stream_sources = sources
 
     @property
     def failure(self) -> Exception | None:
@@ -126,12 +131,14 @@ class StreamHost:
         self._now.extend(effects)
 
     def promise(self, effects: Iterable[Effect]) -> None:
-        """Take effects that wait until everything done so far is durable, if it ever is."""
-        self._commits.promise(effects)
+        """Take effects that wait until everything done so far is applied and durable."""
+        if not self.proposals.promise(effects):
+            self._commits.promise(effects)
 
     def hold(self, effects: Iterable[Effect]) -> None:
         """As `promise`, for replies to API requests: a stream that failed still replies."""
-        self._commits.held.extend(effects)
+        if not self.proposals.hold(effects):
+            self._commits.held.extend(effects)
 
     # -- messages in
 
@@ -141,7 +148,7 @@ class StreamHost:
 
     def collect_lane_results(self) -> None:
         """Take over what the publish lane did since the last call."""
-        lane = self._lanes.lane
+        lane = self.lanes.lane
         if lane is None:
             return
         taken, gone = lane.take_results()
@@ -155,16 +162,12 @@ class StreamHost:
 
     def broken(self, error: StoreError) -> None:
         """Record that the store can no longer be written."""
-        self._commits.fail(error, self._lanes.lane)
+        self._commits.fail(error, self.lanes.lane)
 
     def propose(self, entry: Entry, proposal: Proposal | None = None) -> None:
         """Have a planned change applied, now or later; the proposal gets the outcome."""
         self.collect_lane_results()
-        self._proposals.propose(entry, proposal)
-
-    def propose_planned(self, entry: Entry) -> None:
-        """As `propose`, for a caller that has collected the lane's results before planning."""
-        self._proposals.propose(entry)
+        self.proposals.propose(entry, proposal)
 
     def report_applied(self, applied: Applied) -> None:
         """Take what an entry did: replies, stored messages, removals."""
@@ -185,14 +188,14 @@ class StreamHost:
     # -- consumers
 
     def add_consumer(self, consumer: Consumer, files: ConsumerFiles | None) -> None:
-        self._registry.add(consumer, files)
+        self.registry.add(consumer, files)
         self._waking.add(consumer.name)
         self.open_lane()
         self.note(consumer)
 
     def drop_consumer(self, name: str, effects: Iterable[Effect], now_ns: int) -> None:
         """Remove a consumer; the caller removes its files."""
-        consumer = self._registry.drop(name)
+        consumer = self.registry.drop(name)
         self._deadline_queue.forget(consumer)
         self._waking.forget(name)
         self._commits.unsynced.discard(name)
@@ -218,10 +221,12 @@ class StreamHost:
     def note(self, machine: Stream | Consumer | StreamSources) -> None:
         if isinstance(machine, Consumer):
             self._commits.changed.add(machine.name)
-        due_ns = machine.next_deadline_ns()
+        # While what is due waits for entries in flight, it has no deadline of its own.
+        is_held = machine is self.stream and self._intake.is_held
+        due_ns = None if is_held else machine.next_deadline_ns()
         self._deadline_queue.note(machine, due_ns)
         if machine is self.stream:
-            self._lanes.tend(due_ns, is_alone=self._is_alone)
+            self.lanes.tend(due_ns, is_alone=self._is_alone)
 
     def acked(
         self,
@@ -268,10 +273,10 @@ class StreamHost:
                 yield self._take_ready()
             yield NOTHING_READY
 
-    def remaining(self) -> Iterator[Ready]:
-        """Yield what is decided already, without letting consumers deliver more."""
-        while self._now:
-            yield self._take_ready()
+    def remaining(self) -> Ready | None:
+        """Return what is decided already, without letting consumers deliver more; None if nothing
+        is. Repeat until then."""
+        return self._take_ready() if self._now else None
 
     def _take_ready(self) -> Ready:
         effects, self._now = self._now, []
@@ -329,24 +334,56 @@ class StreamHost:
         return abandoned
 
     def _tick_stream(self, now_ns: int) -> None:
+        if self.proposals.are_in_flight:
+            # What is due may depend on them, and the last tick may be among them.
+            self._intake.is_held = True
+            return
         try:
             due = self.stream.tick(now_ns)
         except StoreError as error:
             self.broken(error)
             return
-        self._commits.promise(due.effects)
+        self.promise(due.effects)
         for entry in due.entries:
-            self._proposals.propose(entry)
+            self.proposals.propose(entry)
         if self.failure is None:
             self.note(self.stream)
 
     def fetched(self, now_ns: int) -> None:
         """Retry what waited for a block: the block is in memory now."""
+        self.resume(now_ns)
+        self._waking.add_all()
+
+    def resume(self, now_ns: int) -> None:
+        """Continue what waited for a block or an entry in flight."""
+        if self._intake.is_held and not self.proposals.are_in_flight:
+            self._intake.is_held = False
+            self._tick_stream(now_ns)
         self._intake.resume(now_ns)
         if self._stream_sources is not None:
             self._stream_sources.resume(now_ns)
         self.open_lane()
-        self._waking.add_all()
+
+    # -- roles of a replica
+
+    def lead(self, unfinished: tuple[Purge, ...], now_ns: int) -> None:
+        """Start leading: take messages, and continue the purges that are not finished."""
+        self._intake.is_open = True
+        if unfinished:
+            self.chores.roll_up(unfinished, ())
+        self.chores.sweep(now_ns)
+        if self._stream_sources is not None:
+            self._stream_sources.follow(now_ns)
+        self.note(self.stream)
+
+    def step_down(self) -> None:
+        """Stop leading: end the waiting pull requests, drop what is not applied."""
+        self._intake.stop()
+        self.chores.forget()
+        if self._stream_sources is not None:
+            self._stream_sources.close()
+        for consumer in self.consumers.values():
+            self._now.extend(consumer.closing(Closing.STEP_DOWN))
 
     # -- changes from outside
 
@@ -364,39 +401,17 @@ class StreamHost:
             self._take(consumer, consumer.purged(subject, removed.seqs, now_ns))
             self._waking.add(consumer.name)
 
-    def set_lane(self, lane: StreamLane | None) -> None:
-        """Set the publish lane of a stream that is served from now on."""
-        self._lanes.lane = lane
-
     def limit_lane(self, room: int, *, is_watched: bool) -> None:
         """Set the bytes that the lane may still store, and whether the account must know the
         stream's size after every message."""
-        self._lanes.limit(room, is_watched=is_watched)
+        self.lanes.limit(room, is_watched=is_watched)
         self.open_lane()
-
-    def set_room(self, room: int) -> None:
-        """Set the bytes that the lane may still store."""
-        self._lanes.set_room(room)
-
-    def attach_sources(self, sources: StreamSources | None) -> None:
-        """Set the source readers of a stream that copies others, or none."""
-        self._stream_sources = sources
-
-    def recover(self, now_ns: int) -> Iterator[Cold]:
-        """Recover the stream and the positions of its sources; yield each block to load first."""
-        positions = self._positions
-        if positions is not None and self.stream.cfg.sources:
-            positions.load_into(self.stream)
-        while (cold := self.stream.recover(now_ns)) is not None:
-            yield cold
-        if positions is not None:
-            positions.trim_to(self.stream)
 
     def open_lane(self) -> None:
         """Let the lane take what the configuration allows; close it while messages must wait."""
         is_bound = self._intake or self.cannot_store or self.stream.store.is_over
-        is_free = not (is_bound or self._is_closed)
-        self._lanes.configure(is_free=is_free, is_alone=self._is_alone)
+        is_free = self.proposals.is_local and not (is_bound or self._is_closed)
+        self.lanes.configure(is_free=is_free, is_alone=self._is_alone)
 
     @property
     def _is_alone(self) -> bool:
@@ -418,28 +433,11 @@ class StreamHost:
         """Make effects that are held from now on wait for this consumer's state, too."""
         self._commits.unsynced.add(consumer.name)
 
-    @property
-    def listed_consumers(self) -> list[str]:
-        """Return the sorted names of consumers that API requests may name."""
-        return self._registry.listed
-
-    @property
-    def num_listed(self) -> int:
-        """Return how many consumers API requests may name."""
-        return self._registry.num_listed
-
-    def files_of(self, consumer: str) -> ConsumerFiles | None:
-        """Return the files of a consumer; None if it has none."""
-        return self._registry.files.get(consumer)
-
-    def forget_files(self, consumer: str) -> None:
-        """Forget the files of a consumer that was deleted, or never saved."""
-        self._registry.forget_files(consumer)
-
     def deleted(self) -> None:
         """Release and refuse everything that waits: the stream is deleted, and that is durable."""
         self._is_closed = self._is_deleted = True
-        self._now[:0] = self._commits.end_by_deletion(self._lanes.lane)
+        self.proposals.drop_all()
+        self._now[:0] = self._commits.end_by_deletion(self.lanes.lane)
         self._intake.refuse_all(refusals.STREAM_NOT_FOUND)
 
     def close(self) -> None:
@@ -448,13 +446,13 @@ class StreamHost:
 
     def let_go(self) -> None:
         """Write pending changes and close the files. Blocks."""
-        self._registry.close(is_deleted=self._is_deleted)
+        self.registry.close(is_deleted=self._is_deleted)
         with contextlib.suppress(StoreError):
             self.stream.store.close()
-            if self._positions is not None and self.failure is None:
-                self._positions.keep_now(self.stream)
-        if self._positions is not None:
-            self._positions.close()
+            if self.positions is not None and self.failure is None:
+                self.positions.keep_now(self.stream)
+        if self.positions is not None:
+            self.positions.close()
         if self.files is not None:
             self.files.close()
 
@@ -463,7 +461,7 @@ class StreamHost:
     @property
     def wants_commit(self) -> bool:
         """Whether effects wait for a commit, or changes should be durable soon."""
-        lane = self._lanes.lane
+        lane = self.lanes.lane
         return bool(
             self._commits.held or self._commits.unsynced or (lane is not None and lane.waiting)
         ) or (self.failure is None and self.stream.store.sync_wanted)
@@ -471,11 +469,11 @@ class StreamHost:
     def commit(self, *, in_place: bool = False) -> list[Commit]:
         """Return the work that makes everything done so far durable, for `advance`; may be empty.
         With `in_place` the caller may wait for the disk: an append is done here."""
-        return self._commits.begin(self._lanes.lane, in_place=in_place)
+        return self._commits.begin(self.lanes.lane, in_place=in_place)
 
     def advance(self, commits: list[Commit], failure: Exception | None) -> None:
         """Take back work that has run; release the effects that waited for it unless it failed."""
-        self._now.extend(self._commits.end(commits, failure, self._lanes.lane))
+        self._now.extend(self._commits.end(commits, failure, self.lanes.lane))
 
     @property
     def disk_full(self) -> DiskFull | None:

@@ -29,7 +29,7 @@ from penstock.jetstream.sources.source_requests import (
     SourceStart,
     read_answer,
 )
-from penstock.jetstream.streams.entries import Answer, NotLoaded, Skip
+from penstock.jetstream.streams.entries import Answer, NotApplied, NotLoaded, Skip
 from penstock.jetstream.streams.lanes.source_lane import CopyLane
 from penstock.jetstream.streams.source_progress import Progress, SourceStep
 from penstock.store.errors import StoreError
@@ -159,7 +159,7 @@ class SourceReader:
         host, copier = self._host, self._copier()
         host.collect_lane_results()
         if self._is_mirror:
-            self.progress.seq = host.stream.last_seq
+            self.progress.seq = host.stream.planned_seq
         self._asked_ns = now_ns
         self.error = None
         inbox = copier.answer_inbox()
@@ -283,7 +283,7 @@ class SourceReader:
         self._host.collect_lane_results()
         if self._is_mirror:
             self._skip_to(made.delivered_seq)
-            progress.seq = max(made.delivered_seq, self._host.stream.last_seq)
+            progress.seq = max(made.delivered_seq, self._host.stream.planned_seq)
         else:
             if progress.identity and made.identity not in ("", progress.identity):
                 progress.restart()
@@ -310,8 +310,8 @@ class SourceReader:
     def _skip_to(self, seq: int) -> None:
         """Skip the sequences that the origin no longer has."""
         stream = self._host.stream
-        if seq > stream.last_seq:
-            self._host.propose(Skip(stream.last_ts_ns, (stream.last_seq + 1, seq)))
+        if seq > stream.planned_seq:
+            self._host.propose(Skip(stream.last_ts_ns, (stream.planned_seq + 1, seq)))
 
     def _note_lag(self, pending: int) -> None:
         if pending < CAUGHT_UP:
@@ -413,6 +413,8 @@ class SourceReader:
             if isinstance(planned, NotLoaded):
                 self._stuck = (msg, ref)
                 host.send((Fetch(planned.cold),))
+            elif isinstance(planned, NotApplied):
+                self._stuck = (msg, ref)
             elif not isinstance(planned, Answer):
                 host.propose(planned)
             elif not planned.is_duplicate:

@@ -155,6 +155,12 @@ class NotLoaded(NamedTuple):
     cold: Cold
 
 
+class NotApplied(NamedTuple):
+    """The plan depends on entries in flight: the caller repeats the same call when one of them was
+    applied. Until then it must not plan later messages, or messages would be reordered.
+    """
+
+
 class Applied(NamedTuple):
     """The result of an entry. The server sends `effects` once the entry is durable."""
 
@@ -180,7 +186,8 @@ class Due(NamedTuple):
     effects: tuple[Effect, ...] = ()
 
 
-Planned: TypeAlias = Entry | Answer | NotLoaded
+Planned: TypeAlias = Entry | Answer | NotLoaded | NotApplied
 PlanNote: TypeAlias = "Callable[[Planned], None]"
 """Called with the plan of a message before the plan is applied."""
 NOTHING: Final = Answer()
+NOT_APPLIED: Final = NotApplied()

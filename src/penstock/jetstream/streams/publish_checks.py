@@ -120,7 +120,7 @@ def not_seen(plan_state: PlanState, draft: Draft) -> Rejection:
     draft.msg_id = draft.fields.get(publish_headers.MSG_ID, b"")
     if not draft.msg_id or plan_state.cfg.mirror is not None:
         return None
-    seq = plan_state.dedupe.find(draft.msg_id, draft.now_ns)
+    seq = plan_state.find_id(draft.msg_id, draft.now_ns)
     return Duplicate(seq) if seq else None
 
 
@@ -178,7 +178,7 @@ def ttl_value(plan_state: PlanState, draft: Draft) -> Rejection:
 def limits(plan_state: PlanState, draft: Draft) -> Rejection:
     """Check the stream's limits. A rollup passes the per-subject limit: it frees the room
     itself."""
-    refused = plan_state.store.refusal(draft.subject, draft.header, draft.payload)
+    refused = plan_state.refusal(draft.subject, draft.header, draft.payload)
     if refused is None:
         return None
     if refused is refused.MAX_PER_SUBJECT and draft.fields.get(publish_headers.ROLLUP):

@@ -27,6 +27,7 @@ from penstock.jetstream.streams.entries import (
     Applied,
     Due,
     Entry,
+    NotApplied,
     NotLoaded,
     Planned,
     Publish,
@@ -88,20 +89,25 @@ class Stream:
         self.created_ns: Final = created_ns
         self.store: Final = store
         dedupe = DuplicateWindow(cfg.duplicate_window)
-        self._plan_state = PlanState(cfg, store, dedupe, has_interest, may_store, max_payload)
+        self._applied = PlanState(cfg, store, dedupe, has_interest, may_store, max_payload)
+        self._plan_state = self._view(self._applied)
         self._acks = PubAcks(cfg.name, domain)
         self._schedules = Schedules()
         self._planner = Planner(self._plan_state, self._acks)
         limits, shared = batch_limits or BatchLimits(), in_flight or InFlight()
         self._atomic = AtomicBatches(self._plan_state, self._planner, limits, shared)
         self._fast = FastBatches(self._plan_state, self._planner, self._acks, limits, shared)
-        self._applier = Applier(self._plan_state, self._acks, self._schedules, self._fast)
+        self._applier = Applier(self._applied, self._acks, self._schedules, self._fast)
         self._timing = StreamExpiry(self._plan_state, self._planner, self._schedules)
         self._recovery: Iterator[Cold] | None = None
         # Report a first sequence even without messages: the stream was purged, or configured to
         # start at 1.
         self._begun = cfg.first_seq == 1
         self._configure()
+
+    def _view(self, applied: PlanState) -> PlanState:
+        """Return the state to plan over: the applied one, since entries are applied at once."""
+        return applied
 
     @property
     def cfg(self) -> StreamConfig:
@@ -111,12 +117,17 @@ class Stream:
     @property
     def last_seq(self) -> int:
         """The last assigned sequence."""
+        return self._applied.last_seq
+
+    @property
+    def planned_seq(self) -> int:
+        """The last sequence that a planned message has or will have."""
         return self._plan_state.last_seq
 
     @property
     def last_ts_ns(self) -> int:
         """The timestamp of the last message."""
-        return self._plan_state.last_ts_ns
+        return self._applied.last_ts_ns
 
     @property
     def ids(self) -> DuplicateWindow:
@@ -205,16 +216,16 @@ class Stream:
     def set_source_positions(self, refs: dict[str, SourceRef], seq: int) -> None:
         """Set the source positions known when `seq` was the last sequence. Call before
         `recover`."""
-        self._plan_state.sources.update(refs)
-        self._plan_state.recalled_seq = seq
+        self._applied.sources.update(refs)
+        self._applied.recalled_seq = seq
 
     def copied(self, ref: SourceRef) -> None:
         """Record that a lane has stored messages of a source, up to this one."""
-        self._plan_state.sources[ref.index_name] = ref
+        self._applied.sources[ref.index_name] = ref
 
     def lane_appended(self) -> None:
         """Reread the store's end: a lane stored plain messages without `apply`."""
-        self._plan_state.reread_end()
+        self._applied.reread_end()
 
     # -- requests
 
@@ -233,7 +244,7 @@ class Stream:
 
     def plan_remove(
         self, seq: int, now_ns: int, *, erase: bool = True
-    ) -> Remove | NotLoaded | ApiError:
+    ) -> Remove | NotLoaded | NotApplied | ApiError:
         """Return the deletion of one message, or an error if the stream does not allow it or lacks
         the message."""
         cfg = self._plan_state.cfg
@@ -279,7 +290,7 @@ class Stream:
         cfg = self._plan_state.cfg
         self._planner.configure()
         self._configure()
-        self._recovery = source_steps(self._plan_state)
+        self._recovery = source_steps(self._applied)
         self._atomic.reconfigured()
         if not cfg.allow_batched:
             self._fast.clear()
@@ -307,7 +318,7 @@ class Stream:
         update that adds sources; repeat until it returns None. Each other result is a block to load
         first."""
         if self._recovery is None:
-            self._recovery = recovery_steps(self._plan_state, self._schedules, now_ns)
+            self._recovery = recovery_steps(self._applied, self._schedules, now_ns)
         return next(self._recovery, None)
 
     def close(self) -> None:

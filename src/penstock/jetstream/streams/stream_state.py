@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from penstock.jetstream.streams.dedupe import DuplicateWindow
     from penstock.jetstream.streams.source_progress import SourceRef
     from penstock.jetstream.streams.stream_parts import StreamParts
-    from penstock.store.contract import Cold, MessageRecord, Missing, Store
+    from penstock.store.contract import Cold, MessageRecord, Missing, Refusal, Store
 
 FILE_OVERHEAD: Final = 30
 FILE_HEADER_OVERHEAD: Final = 4
@@ -98,6 +98,17 @@ class PlanState:
     def may_roll_up(self) -> bool:
         """Return whether a rollup may remove older messages."""
         return self.cfg.allow_rollup_hdrs and not self.cfg.deny_purge
+
+    def require_applied(self) -> None:
+        """Return if the state is that of the applied entries: here it always is."""
+
+    def find_id(self, msg_id: bytes, now_ns: int) -> int:
+        """Return the sequence of the message with this id within the window; 0 if there is none."""
+        return self.dedupe.find(msg_id, now_ns)
+
+    def refusal(self, subject: str, header: bytes, payload: bytes) -> Refusal | None:
+        """Return which limit of a stream with discard policy `new` refuses this message."""
+        return self.store.refusal(subject, header, payload)
 
     def latest(self, subject: str) -> MessageRecord | Missing | Cold:
         """Return the newest message of a subject."""

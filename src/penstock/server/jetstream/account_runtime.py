@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from penstock.api.api_subjects import API_PREFIX
 from penstock.base.message import Inbound
 from penstock.jetstream.account.endpoints import Port
+from penstock.jetstream.consumers.pull_delivery import Closing
 from penstock.jetstream.handlers.consumer_handlers import delete_consumer
 from penstock.jetstream.host.asset_files import file_name
 from penstock.server.jetstream.ack_intake import AckIntake
@@ -277,7 +278,7 @@ class AccountRuntime(Port):
         """End the waiting pull requests with a status: the server stops."""
         for host in self.assets:
             for consumer in host.consumers.values():
-                self.performer.perform(consumer.closing(is_deleted=False))
+                self.performer.perform(consumer.closing(Closing.SHUTDOWN))
 
     def close(self) -> None:
         """Make everything durable and close the files."""

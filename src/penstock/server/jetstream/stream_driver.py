@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.base.effects import Begin, Fetch
 from penstock.base.message import Inbound
 from penstock.broker.router import LaneListener
-from penstock.jetstream.host.pending_replies import Commit
-from penstock.jetstream.host.stream_host import NOTHING_READY
+from penstock.jetstream.host.pending_replies import NOTHING_READY, Commit
 from penstock.jetstream.streams.lanes.lane_policy import make_lane
 from penstock.server.jetstream.traced_publish import trace_publish
 from penstock.server.net.turn_listener import NOTABLE_NS
@@ -27,7 +26,8 @@ from penstock.store.filestore import FileStore
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.jetstream.host.stream_host import Ready, StreamHost
+    from penstock.jetstream.host.pending_replies import Ready
+    from penstock.jetstream.host.stream_host import StreamHost
     from penstock.server.jetstream.account_runtime import AccountRuntime
     from penstock.server.net.client_link import ClientLink
     from penstock.server.system.message_trace import MessageTrace
@@ -92,7 +92,7 @@ class StreamDriver(LaneListener):
     def open_lane(self) -> None:
         """Create the publish lane of the stream, if its store supports one."""
         host = self.host
-        if not self._runtime.has_lanes:
+        if not (self._runtime.has_lanes and host.proposals.is_local):
             return
         lane = make_lane(
             host.stream,
@@ -101,7 +101,7 @@ class StreamDriver(LaneListener):
             listener=self,
             domain=self._runtime.options.domain,
         )
-        host.set_lane(lane)
+        host.lanes.lane = lane
         self.limits_changed()
 
     def limits_changed(self) -> None:
@@ -179,7 +179,7 @@ class StreamDriver(LaneListener):
         """Update the account's usage, and the bytes that the lane may still store."""
         host, assets = self.host, self._account.assets
         assets.recount(host)
-        host.set_room(assets.room_left(host.stream.cfg.storage))
+        host.lanes.set_room(assets.room_left(host.stream.cfg.storage))
 
     def _turn(self) -> None:
         """Let consumers deliver: first through effects, then straight into outboxes."""
@@ -195,7 +195,7 @@ class StreamDriver(LaneListener):
     def _release(self) -> None:
         """Perform what the host decided already."""
         self._send_lane_acks()
-        for ready in self.host.remaining():
+        while (ready := self.host.remaining()) is not None:
             self._perform(ready)
 
     def _send_lane_acks(self) -> None:

@@ -179,7 +179,7 @@ def totals(runtime: JetStreamRuntime) -> dict[str, int]:
     states = [host.stream.store.state() for host in hosts]
     return {
         "streams": len(hosts),
-        "consumers": sum(host.num_listed for host in hosts),
+        "consumers": sum(host.registry.num_listed for host in hosts),
         "messages": sum(state.msgs for state in states),
         "bytes": sum(state.bytes for state in states),
     }
@@ -243,10 +243,10 @@ def _stream(assets: Assets, host: StreamHost, options: JszOptions, now: Now) -> 
     }
     if options.config:
         found["config"] = plain(cfg)
-    found["state"] = plain(host.stream.state(consumers=host.num_listed))
+    found["state"] = plain(host.stream.state(consumers=host.registry.num_listed))
     yield
     if options.consumer:
-        listed = host.listed_consumers
+        listed = host.registry.listed
         yield from _consumers(host, listed, options, now, found.setdefault("consumer_detail", []))
         if options.direct_consumer:
             direct = [name for name in host.consumers if name not in set(listed)]

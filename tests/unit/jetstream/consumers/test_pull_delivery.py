@@ -6,6 +6,7 @@ import pytest
 
 from penstock.api.consumer_config import AckPolicy, PriorityPolicy
 from penstock.base.effects import Deliver, Send
+from penstock.jetstream.consumers.pull_delivery import Closing
 from support.consumer_stage import MS, SECOND, Stage, pull_config, push_config, seq_of
 
 REST = "|Nats-Pending-Messages: {}|Nats-Pending-Bytes: {}"
@@ -171,14 +172,14 @@ def test_request_that_needs_newer_server_is_refused() -> None:
 def test_waiting_requests_are_reported_when_consumer_goes() -> None:
     stage = Stage(pull_config())
     stage.pull("3")
-    stage.take(stage.consumer.closing(is_deleted=True))
+    stage.take(stage.consumer.closing(Closing.DELETED))
     assert stage.statuses() == ["409 Consumer Deleted"]
 
 
 def test_waiting_requests_are_reported_when_server_stops() -> None:
     stage = Stage(pull_config())
     stage.pull("3")
-    stage.take(stage.consumer.closing(is_deleted=False))
+    stage.take(stage.consumer.closing(Closing.SHUTDOWN))
     assert stage.statuses() == ["409 Server Shutdown" + REST.format(3, 0)]
 
 

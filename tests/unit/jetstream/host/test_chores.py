@@ -12,7 +12,7 @@ from penstock.base.effects import Send
 from penstock.base.message import Inbound
 from penstock.jetstream.host.stream_host import StreamHost
 from penstock.jetstream.streams.entries import Purge
-from penstock.jetstream.streams.stream import Stream
+from penstock.jetstream.streams.replicated_stream import ReplicatedStream
 from penstock.store.contract import SLICE_MSGS
 from penstock.store.memstore import MemStore
 from support.hosts import committed
@@ -28,15 +28,27 @@ ROLLUP = b"NATS/1.0\r\nNats-Rollup: all\r\n\r\n"
 
 @pytest.fixture
 def host() -> StreamHost:
+    """A host whose entries are applied when a test says so; its messages are applied."""
     config = StreamConfig(name="S", subjects=("s.>",), allow_rollup_hdrs=True)
-    host = StreamHost(Stream(config, MemStore(), created_ns=NOW_NS), None)
+    stream = ReplicatedStream(config, MemStore(), created_ns=NOW_NS)
+    host = StreamHost(stream, None, replicate=DelayedReplicator)
     for number in range(MSGS):
         host.publish(Inbound(f"s.{number % 2}", "", b"", b""), NOW_NS)
+    delayed(host).apply_all()
     return host
 
 
 def delayed(host: StreamHost) -> DelayedReplicator:
-    host._proposals._replicator = replicator = DelayedReplicator(host._proposals.apply)
+    replicator = host.proposals._replicator
+    assert isinstance(replicator, DelayedReplicator)
+    return replicator
+
+
+def rolled_up(host: StreamHost) -> DelayedReplicator:
+    """The host has applied the message of a rollup, and the first slice of its removals."""
+    host.publish(Inbound("s.0", "r", ROLLUP, b"all"), NOW_NS)
+    replicator = delayed(host)
+    replicator.apply_next()
     return replicator
 
 
@@ -73,7 +85,7 @@ def test_purge_returns_messages_removed_before_dropped_slice(host: StreamHost) -
     left = host.stream.state().messages
     next(purge)
     next(purge)
-    replicator.drop_all()
+    replicator.step_down()
     with pytest.raises(StopIteration) as stop:
         next(purge)
     assert stop.value.value == MSGS - left
@@ -81,11 +93,11 @@ def test_purge_returns_messages_removed_before_dropped_slice(host: StreamHost) -
 
 
 def test_ack_of_rollup_follows_its_last_slice(host: StreamHost) -> None:
-    host.publish(Inbound("s.0", "r", ROLLUP, b"all"), NOW_NS)
-    replicator = delayed(host)
+    replicator = rolled_up(host)
     seen = []
-    while host.chores.are_left and host.stream.state().messages > 1:
+    while host.stream.state().messages > 1:
         host.chores.go_on(NOW_NS)
+        assert not host.chores.are_left, "the slice is in flight"
         host.chores.go_on(NOW_NS)
         assert len(replicator) <= 1, "one slice is proposed at a time"
         assert not acks(host)
@@ -97,10 +109,21 @@ def test_ack_of_rollup_follows_its_last_slice(host: StreamHost) -> None:
 
 
 def test_rollup_is_not_acked_if_its_slice_is_dropped(host: StreamHost) -> None:
-    host.publish(Inbound("s.0", "r", ROLLUP, b"all"), NOW_NS)
-    replicator = delayed(host)
+    replicator = rolled_up(host)
     host.chores.go_on(NOW_NS)
-    replicator.drop_all()
+    replicator.step_down()
     host.chores.go_on(NOW_NS)
     assert not len(replicator)
     assert not acks(host)
+
+
+def test_new_leader_finishes_rollup(host: StreamHost) -> None:
+    replicator = rolled_up(host)
+    replicator.step_down(NOW_NS)
+    assert not host.chores.are_left
+    replicator.lead(NOW_NS)
+    while host.chores.are_left or len(replicator):
+        host.chores.go_on(NOW_NS)
+        replicator.apply_all()
+    assert host.stream.state().messages == 1
+    assert not acks(host), "the publisher asked the leader before"

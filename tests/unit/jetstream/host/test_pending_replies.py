@@ -230,7 +230,7 @@ def test_ack_beyond_log_capacity_is_confirmed_when_durable() -> None:
     rig.commit()
     assert set(rig.left()) == {"first"}
     rig.deliver(20_000)
-    state = rig.host.files_of("c").state
+    state = rig.host.registry.files["c"].state
     rig.ack(7, "confirmed")
     commits = 0
     while "confirmed" not in rig.left():

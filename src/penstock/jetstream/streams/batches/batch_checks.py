@@ -29,6 +29,7 @@ class StagedPlanState(PlanState):
     """The plan state as it will be once the messages staged so far are stored."""
 
     __slots__ = (
+        "_base",
         "_bytes",
         "_newest",
         "_packed",
@@ -42,7 +43,9 @@ class StagedPlanState(PlanState):
     def __init__(self, plan_state: PlanState, packed: bytes = b"", num_packed: int = 0) -> None:
         """`packed` and `num_packed`: the messages at the start of the batch that need no checks."""
         for name in PlanState.__slots__:
-            setattr(self, name, getattr(plan_state, name))
+            if name != "recalled_seq":  # of recovery
+                setattr(self, name, getattr(plan_state, name))
+        self._base = plan_state
         self._packed = packed
         self.last_seq += num_packed
         self._bytes = 0
@@ -79,20 +82,30 @@ class StagedPlanState(PlanState):
     def latest(self, subject: str) -> MessageRecord | Missing | Cold:
         staged = self._newest.get(subject)
         if staged is None:
-            return super().latest(subject)
+            return self._base.latest(subject)
         seq, draft = staged
         return MessageRecord(seq, draft.now_ns, draft.subject, draft.header, draft.payload)
 
     def last_of(self, pattern: str) -> int:
         if pattern not in self.expected:
-            self.expected[pattern] = super().last_of(pattern)
+            self.expected[pattern] = self._base.last_of(pattern)
         return self.expected[pattern]
+
+    def require_applied(self) -> None:
+        self._base.require_applied()
+
+    def find_id(self, msg_id: bytes, now_ns: int) -> int:
+        return self._base.find_id(msg_id, now_ns)
+
+    def refusal(self, subject: str, header: bytes, payload: bytes) -> Refusal | None:
+        return self._base.refusal(subject, header, payload)
 
     def overflow(self, draft: Draft) -> Refusal | None:
         """Return which limit of a stream with discard policy `new` this message would exceed."""
         cfg = self.cfg
         if not self.is_bounded:
             return None
+        self.require_applied()
         if cfg.max_msgs > 0 or cfg.max_bytes > 0:
             state = self.store.state()
             size = self._bytes + self.size_of(draft.subject, draft.header, draft.payload)

@@ -90,6 +90,7 @@ class _Running:
         "deadline_ns",
         "gap_ok",
         "held",
+        "is_ending",
         "last",
         "last_flow",
         "stored_seq",
@@ -99,6 +100,8 @@ class _Running:
         self.gap_ok = request.gap_ok
         self.ack_every_max = request.flow
         self.ack_every = min(ACK_EVERY_MAX, request.flow)
+        self.is_ending = False
+        """Whether its commit is planned; the batch ends when the commit is applied."""
         self.last = 0
         """Number of the last message taken or, if gaps are allowed, skipped."""
         self.last_flow = 0
@@ -106,8 +109,8 @@ class _Running:
         self.stored_seq = 0
         """Stream sequence of the last stored message."""
         self.deadline_ns = 0
-        self.held: list[Send] = []
-        """Replies to send before all others once the planned message is stored."""
+        self.held: dict[int, list[Send]] = {}
+        """Replies to send before all others once a planned message is stored, by its number."""
 
 
 class FastBatches:
@@ -127,6 +130,7 @@ class FastBatches:
         self._limits = limits
         self._in_flight = in_flight
         self._running: dict[str, _Running] = {}
+        self._num_ending = 0  # batches whose commit is planned
         self._wake_ns = 0  # not later than the earliest deadline; 0 if there is no batch
 
     def __len__(self) -> int:
@@ -139,6 +143,8 @@ class FastBatches:
         if fault is not None or request is None:
             return self._planner.answer(fault, msg.reply)
         batch = self._running.get(request.id)
+        if self._num_ending and (batch is None or batch.is_ending):
+            self._plan_state.require_applied()
         if batch is None or batch.deadline_ns <= now_ns:
             self.expire(now_ns)
             fault = self._start_fault(request)
@@ -154,8 +160,8 @@ class FastBatches:
                 header=headers.without(msg.header, publish_headers.REQUIRED_API_LEVEL)
             )
         batch.deadline_ns = now_ns + self._limits.idle_ns_max
-        batch.held = []
         if request.op == _PING:
+            self._plan_state.require_applied()
             return self._ping(request, batch, msg.reply)
         return self._take(request, batch, msg, now_ns)
 
@@ -209,13 +215,16 @@ class FastBatches:
 
     def _take(self, request: FastRequest, batch: _Running, msg: Inbound, now_ns: int) -> Planned:
         expected = batch.last + 1
+        held: list[Send] = []
         if request.seq != expected:
-            batch.held.append(_gap(msg.reply, expected, request.seq))
+            held.append(_gap(msg.reply, expected, request.seq))
             if not batch.gap_ok or request.seq < expected:
-                return Answer((*batch.held, self._finish(request.id, batch, msg.reply)))
+                self._plan_state.require_applied()
+                return Answer((*held, self._finish(request.id, batch, msg.reply)))
         if request.op == _COMMIT_WITHOUT:
+            self._plan_state.require_applied()
             batch.last = request.seq - 1
-            return Answer((*batch.held, self._finish(request.id, batch, msg.reply)))
+            return Answer((*held, self._finish(request.id, batch, msg.reply)))
         draft = self._planner.draft(*msg, now_ns)
         rejection = check_batched(StagedPlanState(self._plan_state), draft)
         if rejection is None:
@@ -224,21 +233,29 @@ class FastBatches:
             return NotLoaded(rejection)
         if rejection is None and self._plan_state.is_used_up(1):
             rejection = USED_UP
+        skip = rejection is None and self._planner.is_unwanted(draft.subject)
+        if rejection is not None:
+            self._plan_state.require_applied()  # the reply contains what the batch has stored
         batch.last = request.seq
         if request.seq == 1 and not request.commits and not self._plan_state.cfg.no_ack:
-            batch.held.append(_flow(msg.reply, batch))
+            held.append(_flow(msg.reply, batch))
         if rejection is None:
             mark = FastMark(request.id, request.seq, request.commits, request.gap_ok, request.flow)
-            skip = self._planner.is_unwanted(draft.subject)
+            batch.held[request.seq] = held
+            if request.commits:
+                batch.is_ending = True
+                self._num_ending += 1
             return self._planner.publish(draft, skip=skip, fast=mark)
         if isinstance(rejection, Duplicate):
-            return self._duplicate(request, batch, draft, rejection.seq)
-        return self._refused(request, batch, msg.reply, rejection)
+            return self._duplicate(request, batch, draft, rejection.seq, held)
+        return self._refused(request, batch, msg.reply, rejection, held)
 
-    def _duplicate(self, request: FastRequest, batch: _Running, draft: Draft, seq: int) -> Answer:
+    def _duplicate(
+        self, request: FastRequest, batch: _Running, draft: Draft, seq: int, held: list[Send]
+    ) -> Answer:
         """Count the duplicate as taken; nothing is stored."""
         due = self._due_ack(batch, draft.reply)
-        replies = (*batch.held, due) if due else tuple(batch.held)
+        replies = (*held, due) if due else tuple(held)
         if not request.commits:
             return Answer(replies, is_duplicate=True)
         if request.seq == 1 and not request.gap_ok:
@@ -248,13 +265,13 @@ class FastBatches:
         return Answer((*replies, self._finish(request.id, batch, draft.reply)), is_duplicate=True)
 
     def _refused(
-        self, request: FastRequest, batch: _Running, reply: str, fault: ApiError
+        self, request: FastRequest, batch: _Running, reply: str, fault: ApiError, held: list[Send]
     ) -> Answer:
         if request.seq == 1 and not request.gap_ok:
             self._drop(request.id)
-            return Answer((*batch.held, Send(reply, self._acks.refused(fault))), fault)
+            return Answer((*held, Send(reply, self._acks.refused(fault))), fault)
         error = b'{"type":"err","seq":%d,"error":%b}' % (request.seq, error_json(fault))
-        replies = (*batch.held, Send(reply, error))
+        replies = (*held, Send(reply, error))
         if request.gap_ok and not request.commits:
             return Answer(replies, fault)
         batch.last -= 1
@@ -265,11 +282,11 @@ class FastBatches:
         batch = self._running.get(mark.id)
         if batch is None:
             return ()
-        replies, batch.held = tuple(batch.held), []
+        replies = tuple(batch.held.pop(mark.seq, ()))
         batch.stored_seq = seq
         if mark.commit:
             return (*replies, self._finish(mark.id, batch, reply))
-        due = self._due_ack(batch, reply)
+        due = self._due_ack(batch, reply, mark.seq)
         return (*replies, due) if due else replies
 
     def skipped(self, mark: FastMark) -> tuple[Send, ...]:
@@ -280,20 +297,20 @@ class FastBatches:
         if mark.commit:
             self._drop(mark.id)
             return ()
-        replies, batch.held = tuple(batch.held), []
-        return replies
+        return tuple(batch.held.pop(mark.seq, ()))
 
     def _finish(self, batch_id: str, batch: _Running, reply: str) -> Send:
         """End the batch with what was stored of it."""
         self._drop(batch_id)
         return Send(reply, self._acks.committed(batch.stored_seq, batch_id, batch.last))
 
-    def _due_ack(self, batch: _Running, reply: str) -> Send | None:
-        """Return the ack that is due, if any, and adapt the ack interval."""
-        every = batch.ack_every
-        if batch.last < batch.last_flow + every:
+    def _due_ack(self, batch: _Running, reply: str, number: int = 0) -> Send | None:
+        """Return the ack that is due after message `number` (default: the last one taken), if any,
+        and adapt the ack interval."""
+        every, last = batch.ack_every, number or batch.last
+        if last < batch.last_flow + every:
             return None
-        batch.last_flow += (batch.last - batch.last_flow) // every * every
+        batch.last_flow += (last - batch.last_flow) // every * every
         fair = min(max(ACK_EVERY_MAX // len(self._running), 1), batch.ack_every_max)
         if every < fair:
             batch.ack_every = min(every * 2, fair)
@@ -302,7 +319,7 @@ class FastBatches:
         return _flow(reply, batch)
 
     def _drop(self, batch_id: str) -> None:
-        del self._running[batch_id]
+        self._num_ending -= self._running.pop(batch_id).is_ending
         self._in_flight.fast -= 1
         if not self._running:
             self._wake_ns = 0
