@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from penstock.store.format.encryption import DataKey
     from penstock.store.io.disk import Disk
-    from penstock.store.journal.journal_anchor import JournalAnchor
+    from penstock.store.journal.journal_anchor import AnchorValue, JournalAnchor
 
 _NO_LIMIT: Final = 2**64
 
@@ -112,7 +112,7 @@ class JournalScan:
         durable = max(durable, self._anchor.value.turn)
         self._out.durable_turn = durable
         self._check_ends(used)
-        self._expected = _first_turn(used, self._anchor.value.turn + 1)
+        self._expected = _first_turn(used, self._anchor.value)
         for one in used:
             if not self._apply_segment(one, durable):
                 break
@@ -287,9 +287,13 @@ class JournalScan:
                 segment.groups.add(group)
 
 
-def _first_turn(used: list[SegmentSeen], otherwise: int) -> int:
-    """Return the number of the first turn; `otherwise` if there is no segment."""
+def _first_turn(used: list[SegmentSeen], anchor: AnchorValue) -> int:
+    """Return the number of the first turn that the segments should have."""
+    otherwise = anchor.turn + 1
     first = min((one.first_turn for one in used), default=otherwise)
+    if used and used[0].segment.number > anchor.tail:
+        # Segments before the first are missing: unless their turns were durable, they are torn.
+        first = min(first, otherwise)
     if used and used[0].header is None and used[0].turns and used[0].turns[0].place > PAGE_BYTES:
         return first - 1  # neither the header nor the first head is readable
     return otherwise if first == _NO_LIMIT else first

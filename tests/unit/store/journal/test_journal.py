@@ -20,7 +20,7 @@ from penstock.store.journal.journal_types import (
 from penstock.testing import damage
 from penstock.testing.recording_disk import DiskCall, RecordingDisk, copy_of
 from penstock.testing.sim_disk import SimDisk
-from penstock.testing.sim_files import Choice, Lose
+from penstock.testing.sim_files import Choice, Contents, Lose
 from support.journals import (
     KEY,
     SECRET,
@@ -112,6 +112,24 @@ def test_one_work_is_out_at_time(disk: SimDisk) -> None:
     assert after_cut(disk).span(1) == (1, 2)
     sync(journal)
     assert after_cut(disk).span(1) == (1, 3)
+
+
+def test_lazy_turn_does_not_count_without_the_segment_before(disk: SimDisk) -> None:
+    """A power cut keeps the second segment and loses the first: its turns are torn."""
+
+    class FirstFileLost(Choice):
+        def page(self, contents: Contents, page: int, versions: list[bytes]) -> bytes:
+            return versions[0 if contents is lost else -1]
+
+    journal = opened(disk)
+    for index in range(1, 6):
+        journal.append_entry(1, index, bytes(5000))
+        sync(journal, write_only=True)
+    lost, kept = [disk.contents(name) for name in disk.files() if name.endswith(".seg")][:2]
+    assert kept.pages
+    found = opened(disk.crash(FirstFileLost()))
+    assert found.recovery.is_clean
+    assert (found.recovery.turn, found.groups()) == (0, [])
 
 
 def test_full_disk_is_tried_again(disk: SimDisk) -> None:
