@@ -107,6 +107,10 @@ class BlockingPublisher:
         """Return the duplicates since the last call; see `Publisher.take_repeats`."""
         return self._thread.call(self._publisher.take_repeats())
 
+    def take_stored(self) -> list[tuple[int, int]]:
+        """Return the sequences stored since the last call; see `Publisher.take_stored`."""
+        return self._thread.call(self._publisher.take_stored())
+
     def ask(
         self, subject: str, payload: bytes = b"", *, header: bytes = b"", before: bytes = b""
     ) -> ServerItem:

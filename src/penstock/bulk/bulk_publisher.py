@@ -62,10 +62,14 @@ class PublishRefusal:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """A publish that the server reported as a duplicate of the message at `seq`."""
+    """A publish that the server reported as a duplicate of the message at `seq`.
+
+    After `is_resent` the message may be this publisher's own first send.
+    """
 
     number: int
     seq: int
+    is_resent: bool = False
 
 
 class PublishLink(BulkConnection):
@@ -128,11 +132,12 @@ class Publisher:
         *,
         stream: str = "",
         slots: int = WINDOW_SLOTS,
+        lists_stored: bool = False,
         ack_seconds: float = ACK_SECONDS,
         patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
         self._dialling = dialling
-        self._window = Window(slots, stream)
+        self._window = Window(slots, stream, lists_stored)
         self._ack_seconds = ack_seconds
         self._patience_seconds = patience_seconds
         self._inbox = f"{dialling.inbox_prefix}.{secrets.token_hex(11)}"
@@ -204,11 +209,18 @@ class Publisher:
         return taken
 
     async def take_repeats(self) -> list[Repeat]:
-        """Return the duplicates since the last call, except those this publisher sent twice
-        itself."""
+        """Return the duplicates since the last call."""
         self._note_repeats()
         taken, self._repeats = self._repeats, []
         return taken
+
+    async def take_stored(self) -> list[tuple[int, int]]:
+        """Return the sequences stored since the last call, as runs (first, last).
+
+        Empty unless the publisher was created with `lists_stored`; the caller must then call it,
+        because the list grows until it is taken.
+        """
+        return self._window.take_stored()
 
     async def ask(
         self, subject: str, payload: bytes = b"", *, header: bytes = b"", before: bytes = b""
@@ -290,9 +302,8 @@ class Publisher:
 
     def _note_repeats(self) -> None:
         self._repeats += (
-            Repeat(number, seq)
+            Repeat(number, seq, is_resent=number < self._resent_stop)
             for number, seq in self._window.take_repeats()
-            if number >= self._resent_stop
         )
 
     def _send_due(self) -> None:

@@ -3,7 +3,8 @@
 Every publish has a number, the last token of its reply subject. A plain ack (stored by the expected
 stream, or a duplicate of a message it has) marks its number as answered. Any other reply is
 returned like any other message, for `Publisher` to handle. Duplicates are listed with the sequence
-of the original message until `take_repeats` returns them.
+of the original message until `take_repeats` returns them, and stored messages, if requested, as
+runs of sequences until `take_stored` returns them.
 
 Invariant: numbers below `oldest` are answered, numbers from `next` on are not sent, and at most
 `slots` lie between, so a slot never stands for two numbers.
@@ -19,16 +20,17 @@ cdef enum:
     SLOTS_MAX = 1048576
     DUPLICATE_BYTES = 12
     SEQUENCE_BYTES = 6
-    REPEATS_FIRST = 256
+    PAIRS_FIRST = 256
 
 
 cdef class Window:
     """The publishes in flight. `stream` is the stream that must store them; empty for any."""
 
-    def __cinit__(self, int64_t slots, str stream=""):
+    def __cinit__(self, int64_t slots, str stream="", bint lists_stored=False):
         if not 1 <= slots <= SLOTS_MAX:
             raise ValueError(f"a window has 1 to {SLOTS_MAX} slots")
         self.slots = slots
+        self.lists_stored = lists_stored
         self.waiting = <unsigned char*> calloc(slots, 1)
         if self.waiting == NULL:
             raise MemoryError
@@ -39,6 +41,7 @@ cdef class Window:
     def __dealloc__(self):
         free(self.waiting)
         free(self.repeats)
+        free(self.stored)
 
     @property
     def room(self):
@@ -73,20 +76,36 @@ cdef class Window:
         self.repeat_count = 0
         return found
 
+    def take_stored(self):
+        """Return the sequences stored since the last call, as runs (first, last)."""
+        cdef Py_ssize_t index
+        found = [
+            (self.stored[2 * index], self.stored[2 * index + 1])
+            for index in range(self.stored_count)
+        ]
+        self.stored_count = 0
+        return found
+
     cdef bint note_repeat(self, int64_t number, int64_t sequence) noexcept nogil:
         """List a duplicate; return False if out of memory."""
-        cdef Py_ssize_t room
-        cdef int64_t* larger
-        if self.repeat_count == self.repeat_room:
-            room = max(2 * self.repeat_room, REPEATS_FIRST)
-            larger = <int64_t*> realloc(self.repeats, 2 * room * sizeof(int64_t))
-            if larger == NULL:
-                return False
-            self.repeats = larger
-            self.repeat_room = room
+        if not pair_fits(&self.repeats, self.repeat_count, &self.repeat_room):
+            return False
         self.repeats[2 * self.repeat_count] = number
         self.repeats[2 * self.repeat_count + 1] = sequence
         self.repeat_count += 1
+        return True
+
+    cdef bint note_stored(self, int64_t sequence) noexcept nogil:
+        """List a stored message; return False if out of memory."""
+        cdef Py_ssize_t count = self.stored_count
+        if count > 0 and self.stored[2 * count - 1] + 1 == sequence:
+            self.stored[2 * count - 1] = sequence
+            return True
+        if not pair_fits(&self.stored, count, &self.stored_room):
+            return False
+        self.stored[2 * count] = sequence
+        self.stored[2 * count + 1] = sequence
+        self.stored_count += 1
         return True
 
     cdef bint awaits(self, int64_t number) noexcept nogil:
@@ -133,8 +152,25 @@ cdef class PublishAcks(WireReader):
             if not self.window.note_repeat(number, sequence_in(text, size)):
                 return False
             self.window.duplicates += 1
+        elif self.window.lists_stored and not self.window.note_stored(sequence_in(text, size)):
+            return False
         self.window.answer(number)
         return True
+
+
+cdef bint pair_fits(int64_t** pairs, Py_ssize_t count, Py_ssize_t* room) noexcept nogil:
+    """Make room for one more pair; return False if out of memory."""
+    cdef Py_ssize_t wanted
+    cdef int64_t* larger
+    if count < room[0]:
+        return True
+    wanted = max(2 * room[0], PAIRS_FIRST)
+    larger = <int64_t*> realloc(pairs[0], 2 * wanted * sizeof(int64_t))
+    if larger == NULL:
+        return False
+    pairs[0] = larger
+    room[0] = wanted
+    return True
 
 
 cdef int64_t last_token(const char* subject, size_t size) noexcept nogil:

@@ -134,3 +134,25 @@ def test_duplicates_are_listed_with_sequence_of_their_original() -> None:
     assert feed(made(window), data) == []
     assert window.take_repeats() == [(number, number + 7) for number in range(1, 1000, 2)]
     assert (window.duplicates, window.take_repeats()) == (500, [])
+
+
+def test_stored_sequences_are_listed_as_runs_if_requested() -> None:
+    for lists, expected in ((True, [(1, 300), (302, 302), (9, 9)]), (False, [])):
+        window = Window(1024, "EV", lists)
+        window.open(303)
+        seqs = [*range(1, 301), 302, 9]
+        data = b"".join(
+            answer(number, b'{"stream":"EV","seq":%d}' % seq) for number, seq in enumerate(seqs)
+        )
+        data += answer(302, b'{"stream":"EV","seq":4,"duplicate":true}')
+        assert feed(made(window), data) == []
+        assert window.take_stored() == expected
+        assert window.take_stored() == []
+
+
+def test_many_runs_of_stored_sequences_are_listed() -> None:
+    window = Window(4096, "EV", True)
+    window.open(4000)
+    data = b"".join(answer(n, b'{"stream":"EV","seq":%d}' % (2 * n + 1)) for n in range(4000))
+    assert feed(made(window), data) == []
+    assert window.take_stored() == [(2 * n + 1, 2 * n + 1) for n in range(4000)]
