@@ -74,7 +74,7 @@ def test_attempts_side_by_side_store_every_row_once_and_in_order(
     assert [one.data for one in stored(server, "OUT")] == [f"{row}" for row in range(ROWS)]
 
 
-def test_attempt_that_comes_after_later_batch_writes_nothing(
+def test_attempt_that_comes_after_later_batch_fails_and_writes_nothing(
     server: ServerUnderTest, outlets: tuple[WorkerPublisher, WorkerPublisher]
 ) -> None:
     straggler = Attempt(outlets[0], 10, batch=4)
@@ -84,8 +84,8 @@ def test_attempt_that_comes_after_later_batch_writes_nothing(
         while attempt.step():
             pass
     before = len(stored(server, "OUT"))
-    while straggler.step():
-        pass
+    with pytest.raises(SinkError, match="up to batch 5 of this query, and this is batch 4"):
+        straggler.step()
     assert len(stored(server, "OUT")) == before == 2 * ROWS
 
 

@@ -62,9 +62,8 @@ def run(frame: DataFrame, server: ServerUnderTest, checkpoint: Path, **options: 
 
 
 def write(frame: DataFrame, server: ServerUnderTest, **options: Any) -> None:
-    frame.write.format("jetstream").mode("append").options(
-        url=server.url, stream="OUT", **options
-    ).save()
+    chosen = {"url": server.url, "stream": "OUT", **options}
+    frame.write.format("jetstream").mode("append").options(**chosen).save()
 
 
 def table(spark: SparkSession, count: int, id: str, parts: int = 2) -> DataFrame:
@@ -96,7 +95,9 @@ def test_batch_writes_under_two_subjects_and_of_two_names_are_stored(
 ) -> None:
     make_stream(server, "OUT")
     for subject, write_id in (("a", ""), ("b", ""), ("a", "w")):
-        frame = spark.sql("SELECT 'EV' stream, id seq, 'x' data FROM range(10)")
+        frame = spark.sql(
+            "SELECT 'EV' stream, id seq, timestamp_micros(id) timestamp, 'x' data FROM range(10)"
+        )
         named = {"writeId": write_id} if write_id else {}
         write(frame, server, subject=f"OUT.{subject}", **named)
     assert len(stored(server, "OUT")) == 30
@@ -113,7 +114,17 @@ def test_source_that_was_made_again_is_written_in_full(
     assert len(stored(server, "OUT")) == 2 * ROWS
 
 
-def test_source_made_again_without_times_in_its_rows_is_refused_not_lost(
+def test_source_without_times_in_its_rows_is_refused(
+    spark: SparkSession, server: ServerUnderTest, tmp_path: Path
+) -> None:
+    make_stream(server, "OUT", duplicate_window=WINDOW_NS)
+    make_stream(server, "EV")
+    frame = rows_of(spark, server, "raw").drop("timestamp")
+    with pytest.raises(StreamingQueryException, match="need the column timestamp"):
+        run(frame, server, tmp_path / "c")
+
+
+def test_source_made_again_under_ids_without_times_is_refused_not_lost(
     spark: SparkSession, server: ServerUnderTest, tmp_path: Path
 ) -> None:
     make_stream(server, "OUT", duplicate_window=WINDOW_NS)
@@ -123,9 +134,9 @@ def test_source_made_again_without_times_in_its_rows_is_refused_not_lost(
         frame = rows_of(spark, server, "raw", failOnDataLoss="false")
         frame = frame.selectExpr("subject", f"concat(data, ' {n}') data", "stream", "seq")
         if n == 0:
-            run(frame, server, tmp_path / "c")
+            run(frame, server, tmp_path / "c", msgIdColumns="stream,seq")
     with pytest.raises(StreamingQueryException, match="was not stored: stream OUT has its message"):
-        run(frame, server, tmp_path / "c")
+        run(frame, server, tmp_path / "c", msgIdColumns="stream,seq")
 
 
 def test_batch_that_older_version_began_is_finished_under_its_ids(
@@ -212,6 +223,133 @@ def test_id_that_repeats_within_streaming_batch_is_named(
         run(frame, server, tmp_path / "c")
 
 
+def test_an_id_of_an_earlier_batch_is_named(
+    spark: SparkSession, server: ServerUnderTest, tmp_path: Path
+) -> None:
+    """Same id, subject and payload: only the batch tells the rows apart."""
+    make_stream(server, "EV")
+    make_stream(server, "OUT", duplicate_window=WINDOW_NS)
+    publish(server, "EV", 4)
+    frame = rows_of(spark, server, "raw", maxOffsetsPerTrigger=1).selectExpr(
+        "'OUT.a' subject", "'beat' data", "'device' msgId"
+    )
+    with pytest.raises(StreamingQueryException, match="although batch 1 was not tried before"):
+        run(frame, server, tmp_path / "c")
+    run(frame, server, tmp_path / "d", onDuplicate="skip")
+
+
+def test_every_repeated_row_is_compared_with_what_is_stored(
+    spark: SparkSession, server: ServerUnderTest, tmp_path: Path
+) -> None:
+    """A repeated batch whose last row is not the one that was stored."""
+    make_stream(server, "EV")
+    make_stream(server, "OUT", duplicate_window=WINDOW_NS)
+    publish(server, "EV", ROWS)
+    for last in ("a", "b"):
+        frame = rows_of(spark, server, "raw").selectExpr(
+            "subject", f"if(seq = {ROWS}, '{last}', data) data", "stream", "seq", "timestamp"
+        )
+        if last == "a":
+            run(frame, server, tmp_path / "c")
+            (tmp_path / "c" / "commits" / "0").unlink()
+            (tmp_path / "c" / "commits" / ".0.crc").unlink(missing_ok=True)
+    with pytest.raises(StreamingQueryException, match=f"at sequence {ROWS}, and that is another"):
+        run(frame, server, tmp_path / "c")
+
+
+def test_copied_rollups_remove_no_rows(spark: SparkSession, server: ServerUnderTest) -> None:
+    """Tasks store rows in any order, so a rollup would remove rows that came after it."""
+    for name in ("EV", "OUT"):
+        make_stream(server, name, allow_rollup_hdrs=True)
+
+    async def fill(client: Client) -> None:
+        js = client.jetstream()
+        await js.publish("EV.a", b"0", headers={"Nats-Rollup": "all", "Kind": "x"})
+        for n in range(1, ROWS):
+            await js.publish("EV.a", b"%d" % n)
+
+    with_client(server, fill)
+    rows = spark.read.format("jetstream").options(url=server.url).load("EV")
+    backwards = rows.orderBy(rows.seq.desc()).coalesce(1)
+    write(backwards.drop("subject"), server, subject="OUT.a")
+    found = stored(server, "OUT")
+    assert len(found) == ROWS
+    assert found[-1].headers["Kind"] == "x"
+
+
+# -- the target
+
+
+def test_rows_stored_in_a_stream_that_was_made_again_meanwhile_are_missed(
+    spark: SparkSession, server: ServerUnderTest
+) -> None:
+    make_stream(server, "OUT")
+    url = server.url
+
+    def again(batches: Any) -> Any:
+        """The stream is created again between two batches of rows."""
+        import asyncio
+        import json
+
+        import nats
+        from pyspark import TaskContext
+
+        async def make() -> None:
+            client = await nats.connect(url)
+            await client.request("$JS.API.STREAM.DELETE.OUT", b"")
+            config = {"name": "OUT", "subjects": ["OUT.>"]}
+            await client.request("$JS.API.STREAM.CREATE.OUT", json.dumps(config).encode())
+            await client.close()
+
+        for number, batch in enumerate(batches):
+            if number == 1 and TaskContext.get().partitionId() == 0:  # type: ignore[union-attr]
+                asyncio.run(make())
+            yield batch
+
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 50)
+    try:
+        frame = table(spark, 200, "id", 1).selectExpr(
+            "subject", "data", "cast(msgId as string) msgId"
+        )
+        moved = frame.mapInArrow(again, "subject string, data string, msgId string")
+        with pytest.raises(PySparkException, match="was deleted and created again while rows"):
+            write(moved, server)
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+
+
+# -- dead letters
+
+
+def test_dead_letters_of_two_writes_are_kept(
+    spark: SparkSession, server: ServerUnderTest, tmp_path: Path
+) -> None:
+    """Also if the writes have no names, and the bad rows are the same."""
+    for name in ("OUT", "OTHER", "DEAD"):
+        make_stream(server, name)
+    bad = spark.sql("SELECT CAST(null AS string) subject, 'bad' data, 'b' msgId")
+    for stream in ("OUT", "OUT", "OTHER"):
+        letters = {"stream": stream, "onBadRow": "deadletter"}
+        write(bad, server, **letters, deadLetterSubject="DEAD.x")
+        write(bad, server, **letters, deadLetterPath=str(tmp_path / "letters"))
+    assert len(stored(server, "DEAD")) == 3
+    assert spark.read.parquet(str(tmp_path / "letters")).count() == 3
+
+
+def test_dead_letters_of_a_named_write_are_kept_once(
+    spark: SparkSession, server: ServerUnderTest, tmp_path: Path
+) -> None:
+    for name in ("OUT", "DEAD"):
+        make_stream(server, name)
+    bad = spark.sql("SELECT CAST(null AS string) subject, 'bad' data, 'b' msgId")
+    for _ in range(2):
+        letters = {"writeId": "w", "onBadRow": "deadletter"}
+        write(bad, server, **letters, deadLetterSubject="DEAD.x")
+        write(bad, server, **letters, deadLetterPath=str(tmp_path / "letters"))
+    assert len(stored(server, "DEAD")) == 1
+    assert spark.read.parquet(str(tmp_path / "letters")).count() == 1
+
+
 # -- subjects of other streams
 
 
@@ -279,6 +417,25 @@ def test_mark_of_older_version_that_is_ahead_is_refused_with_what_to_do(
             delivery="strict",
             writeId="w",
         )
+
+
+def test_a_query_whose_checkpoint_was_set_back_is_refused(
+    spark: SparkSession, server: ServerUnderTest, tmp_path: Path
+) -> None:
+    """Its batches may have other rows than those that the ledger counts under their numbers."""
+    make_stream(server, "EV")
+    make_stream(server, "OUT", allow_atomic=True)
+    publish(server, "EV", ROWS)
+    frame = rows_of(spark, server, "raw", maxOffsetsPerTrigger=ROWS // 3)
+    run(frame, server, tmp_path / "c", delivery="strict")
+    for batch in (1, 2):
+        for log in ("commits", "offsets"):
+            (tmp_path / "c" / log / f"{batch}").unlink()
+            (tmp_path / "c" / log / f".{batch}.crc").unlink(missing_ok=True)
+    publish(server, "EV", ROWS)
+    whole = rows_of(spark, server, "raw")
+    with pytest.raises(StreamingQueryException, match="the checkpoint is older than the stream"):
+        run(whole, server, tmp_path / "c", delivery="strict")
 
 
 # -- numbers

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import base64
 import json
-from array import array
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
@@ -43,6 +42,7 @@ from penstock.spark.write.sink_rows import check_columns
 from penstock.spark.write.sink_target import check_writable
 from penstock.spark.write.sink_task import Task, this_task
 from penstock.spark.write.worker_publisher import SinkError, outlet
+from penstock.spark.write.write_start import WriteStart, begin, check_created
 from penstock.wire import headers
 
 if TYPE_CHECKING:
@@ -67,14 +67,26 @@ class KvPlan:
 
     options: KvWriteOptions
     layout: ChangeLayout
+    is_streaming: bool = False
+    start: WriteStart | None = None
+
+    def begun(self) -> KvPlan:
+        """Return this plan with the state of the bucket; asks the server."""
+        options = self.options
+        stream = named_stream(options.bucket)
+        start = begin(options, stream, lambda config: check_bucket(config, options))
+        return replace(self, start=start)
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
         options = self.options
-        task = this_task(options.write_id)
+        assert self.start is not None, "the driver asks for the bucket before it sends a plan"
+        token = "" if self.is_streaming else self.start.token
+        task = this_task(options.write_id, token)
         stream = named_stream(options.bucket)
         for first in (full for full in batches if full.num_rows):
             with outlet(options, stream, lambda config: check_bucket(config, options)) as out:
-                writing = Writing(out, options, self.layout, task)
+                self.start.check(out)
+                writing = Writing(out, options, self.layout, task, self.start)
                 for batch in chain((first,), batches):
                     if batch.num_rows:
                         writing.write(batch)
@@ -88,13 +100,21 @@ class KvPlan:
         numbers = numbers_of(f"bucket {options.bucket}", written)
         if numbers is None:
             return
-        if numbers.repeated and options.on_duplicate == FAIL:
-            with outlet(options, named_stream(options.bucket), lambda _: None) as out:
+        with outlet(options, named_stream(options.bucket), lambda _: None) as out:
+            for created in {one.created for one in written if one.created}:
+                check_created(out, created)
+            if numbers.repeated:
                 check_tasks(out, written)
         report(numbers, options.report_path)
 
 
-def plan_kv_sink(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> KvPlan:
+def plan_kv_sink(
+    options: Mapping[str, str],
+    schema: StructType,
+    *,
+    overwrite: bool,
+    is_streaming: bool = False,
+) -> KvPlan:
     """Parse the options and find the columns; contacts no server."""
     if overwrite:
         raise OptionError("a bucket is changed key by key: use mode append")
@@ -116,7 +136,7 @@ def plan_kv_sink(options: Mapping[str, str], schema: StructType, *, overwrite: b
         ttl=read.ttl_column,
         ttl_ms=read.ttl_ms,
     )
-    return KvPlan(read, layout)
+    return KvPlan(read, layout, is_streaming)
 
 
 def check_bucket(config: dict[str, Any], options: KvWriteOptions) -> None:
@@ -134,7 +154,7 @@ class KvBatchSink(DataSourceArrowWriter):
     """Writes a DataFrame."""
 
     def __init__(self, plan: KvPlan) -> None:
-        self._plan = plan
+        self._plan = plan.begun()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         return self._plan.write(iterator)
@@ -147,7 +167,7 @@ class KvStreamSink(DataSourceStreamArrowWriter):
     """Writes a streaming query, batch by batch."""
 
     def __init__(self, plan: KvPlan) -> None:
-        self._plan = plan
+        self._plan = plan.begun()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         return self._plan.write(iterator)
@@ -160,17 +180,22 @@ class Writing:
     """The changes of one task."""
 
     def __init__(
-        self, outlet: WorkerPublisher, options: KvWriteOptions, layout: ChangeLayout, task: Task
+        self,
+        outlet: WorkerPublisher,
+        options: KvWriteOptions,
+        layout: ChangeLayout,
+        task: Task,
+        start: WriteStart,
     ) -> None:
         self.outlet = outlet
         self.options = options
         self._layout = layout
         self._scope = task.scope(options.bucket)
-        self._written = Written(task, base=outlet.last_seq)
+        self._written = Written(task, created=outlet.created)
         self._wave: tuple[int, BucketChanges] | None = None
         # Ids not from the user identify a change by its content, or by one attempt.
         policy = options.on_duplicate if layout.ids else SKIP
-        self._duplicates = DuplicateCheck(outlet, task, policy, self._content)
+        self._duplicates = DuplicateCheck(outlet, task, start.last_seq, policy, self._content)
 
     def write(self, batch: pa.RecordBatch) -> None:
         self._written.rows += batch.num_rows
@@ -181,10 +206,10 @@ class Writing:
             self._write_wave(wave)
 
     def finish(self) -> Written:
-        self._duplicates.finish()
+        self._duplicates.finish(self.options)
         written = self._written
         written.repeated = self._duplicates.count
-        written.seqs = array("q", self._duplicates.seqs if self._layout.ids else ())
+        written.messages = self._duplicates.messages
         return written
 
     def _write_wave(self, wave: BucketChanges) -> None:
@@ -206,7 +231,7 @@ class Writing:
         refused = publisher.take_refused()
         missed = [one for one in refused if self._is_conflict(wave, one.number - first, one)]
         self.outlet.refuse([one for one in refused if one not in missed])
-        self._duplicates.record_repeats(publisher.take_repeats())
+        self._duplicates.record_replies(publisher.take_repeats(), publisher.take_stored())
         conflicting = [at for one in missed if not self._is_ours(wave, at := one.number - first)]
         self._written.bytes += pc.sum(pc.binary_length(wave.payloads)).as_py() or 0
         self._resolve(wave, conflicting)

@@ -74,7 +74,8 @@ class JetStreamKv(DataSource):
         check_stream_sinks()
         from penstock.spark.kv.kv_sink import KvStreamSink, plan_kv_sink
 
-        return KvStreamSink(plan_kv_sink(self.options, schema, overwrite=overwrite))
+        plan = plan_kv_sink(self.options, schema, overwrite=overwrite, is_streaming=True)
+        return KvStreamSink(plan)
 
     def _read_options(self, schema: StructType) -> KvReadOptions:
         check_bucket_schema(schema)

@@ -4,24 +4,23 @@ After a failure that is correct: an earlier attempt stored the row. Otherwise th
 under the policy `fail` a duplicate raises an error with the id, unless this very row may have been
 written before:
 
-- Two rows of one batch never stand for one message. The sequences in the replies reveal it, within
-  a task here and across tasks in the driver (`check_tasks`).
-- A first attempt (attempt 0) finds no message that was stored after it began.
-- A batch write that is neither repeated by Spark nor named by `writeId` finds no message at all.
-- A message that existed before has the row's subject and payload. That is compared for up to
-  COMPARED_MAX rows of a task, because a restarted query may repeat very many.
+- Two rows of one write never stand for one message: the sequences in all replies reveal it, within
+  a task here and across tasks in the driver (`check_tasks`), whatever attempts there were.
+- A first attempt (attempt 0) finds no message that was stored after the driver planned this write.
+- A write that was not tried before this run finds no message from before it, in any attempt.
+- Other messages have the row's subject and payload (`StoredRows` compares all of them).
 """
 
 from __future__ import annotations
 
 import base64
+import logging
 from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from penstock.bulk.errors import BulkError, Refused
+from penstock.spark.write.sequence_runs import SequenceRuns
 from penstock.spark.write.sink_options import FAIL
+from penstock.spark.write.stored_rows import StoredRows, digest_of
 from penstock.spark.write.worker_publisher import SinkError
 from penstock.wire import headers
 
@@ -29,11 +28,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from penstock.bulk.bulk_publisher import Repeat
+    from penstock.spark.write.sink_options import PublishOptions
     from penstock.spark.write.sink_report import Written
     from penstock.spark.write.sink_task import Task
     from penstock.spark.write.worker_publisher import WorkerPublisher
 
-COMPARED_MAX: Final = 64
+LOGGER: Final = logging.getLogger("penstock.spark.sink")
+#: Rows compared as their replies arrive, so that an error comes early; the others at the end.
+COMPARED_FIRST: Final = 16
 MSG_ID: Final = b"Nats-Msg-Id"
 SKIP_HINT: Final = "set onDuplicate to skip if rows are meant to be stored once by their id"
 
@@ -48,51 +50,93 @@ class Content:
 
 
 class DuplicateCheck:
-    """Checks the duplicate replies of one task; `count` is the number of valid ones."""
+    """Checks the duplicate replies of one task; `count` is the number of valid ones.
+
+    `base` is the stream's last sequence when the driver planned the write.
+    """
 
     def __init__(
-        self, outlet: WorkerPublisher, task: Task, policy: str, row_at: Callable[[int], Content]
+        self,
+        outlet: WorkerPublisher,
+        task: Task,
+        base: int,
+        policy: str,
+        row_at: Callable[[int], Content],
     ) -> None:
         self._outlet = outlet
         self._task = task
+        self._base = base
         self._policy = policy
         self._row_at = row_at
         self._compared = 0
-        self.seqs: list[int] = []
+        self._later = StoredRows(has_subjects=not outlet.config.get("subject_transform"))
+        self._messages = SequenceRuns()
+        self.count = 0
 
     @property
-    def count(self) -> int:
-        return len(self.seqs)
+    def messages(self) -> bytes:
+        """The sequences of all rows, packed; empty if they may be shared."""
+        return self._messages.packed() if self._policy == FAIL else b""
 
-    def record_repeats(self, repeats: Sequence[Repeat]) -> None:
-        """Take duplicate replies; raises `SinkError` if one of them means that a row is lost."""
+    def record_replies(self, repeats: Sequence[Repeat], stored: Sequence[tuple[int, int]]) -> None:
+        """Take replies; raises `SinkError` if one of them means that a row is lost."""
+        if self._policy == FAIL:
+            self._messages.extend(stored)
         for one in repeats:
+            is_own = one.is_resent and one.seq > self._base
+            self.count += not is_own
             if self._policy == FAIL:
-                self._check_repeat(one)
-            self.seqs.append(one.seq)
+                self._messages.add(one.seq, one.seq)
+                if not is_own:
+                    self._check_repeat(one)
 
-    def finish(self) -> None:
-        """After all replies: raise `SinkError` if two of them name the same message."""
-        if self._policy == FAIL and (seq := twice(self.seqs)) is not None:
+    def finish(self, options: PublishOptions) -> None:
+        """After all replies: raise `SinkError` if two rows became one message, or a row became
+        another message."""
+        stream = self._outlet.config["name"]
+        if (seq := self._messages.shared()) is not None:
             raise SinkError(
                 f"two rows of partition {self._task.partition} have the message id "
-                f"{id_at(self._outlet, seq)!r}, of which stream {self._outlet.config['name']} "
-                f"keeps one: set msgIdColumns to columns that tell rows apart, or {SKIP_HINT}"
+                f"{id_at(self._outlet, seq)!r}, of which stream {stream} keeps one: set "
+                f"msgIdColumns to columns that tell rows apart, or {SKIP_HINT}"
+            )
+        try:
+            seq = self._later.differing(options, stream)
+        except BulkError as error:
+            LOGGER.warning(
+                "partition %d: %d repeated rows could not be compared with stream %s: %s",
+                self._task.partition,
+                len(self._later),
+                stream,
+                error,
+            )
+            return
+        if seq is not None:
+            raise SinkError(
+                f"a row of partition {self._task.partition} was not stored: stream {stream} has "
+                f"its message id {id_at(self._outlet, seq)!r} at sequence {seq}, and that is "
+                f"another message. Give rows ids that tell them apart (msgIdColumns), or "
+                f"{SKIP_HINT}"
             )
 
     def _check_repeat(self, one: Repeat) -> None:
-        task, is_new = self._task, one.seq > self._outlet.last_seq
+        task, is_new = self._task, one.seq > self._base
         if task.attempt == 0 and is_new:
             raise self._error(
-                one, "was stored after this task began, by another row or by another attempt"
+                one, "was stored after this write began, by another row or by another attempt"
             )
-        if task.attempt == 0 and not task.is_streaming and not task.write_id:
+        if not is_new and not task.may_repeat:
             raise self._error(
                 one,
-                "is there already. If this write repeats an earlier one, give both a writeId",
+                f"was there before, although batch {task.batch} was not tried before"
+                if task.query
+                else "is there already. If this write repeats an earlier one, give both a writeId",
             )
-        if not is_new and self._compared < COMPARED_MAX:
+        if self._compared < COMPARED_FIRST:
             self._compare(one)
+        else:
+            row = self._row_at(one.number)
+            self._later.add(one.seq, digest_of(row.subject, row.payload, self._later.has_subjects))
 
     def _compare(self, one: Repeat) -> None:
         self._compared += 1
@@ -100,13 +144,13 @@ class DuplicateCheck:
         try:
             found = message_at(self._outlet, one.seq)
         except BulkError:
-            self._compared = COMPARED_MAX  # this user may not read the stream
+            self._compared = COMPARED_FIRST  # this user may not read messages so
             return
         if found is None:
             return  # removed since, by a limit or a consumer
         data = base64.b64decode(found.get("data", ""))
-        has_transform = bool(self._outlet.config.get("subject_transform"))
-        if data != row.payload or (found["subject"] != row.subject and not has_transform):
+        is_subject = found["subject"] == row.subject or not self._later.has_subjects
+        if data != row.payload or not is_subject:
             raise self._error(one, f"is another message, on subject {found['subject']!r}")
 
     def _error(self, one: Repeat, what: str) -> SinkError:
@@ -120,32 +164,16 @@ class DuplicateCheck:
 
 def check_tasks(outlet: WorkerPublisher, written: Sequence[Written]) -> None:
     """Detect rows of two tasks with one id, which no task can see alone. Called in the driver."""
-    stream = outlet.config["name"]
-    hint = f"set msgIdColumns to columns that tell rows apart, or {SKIP_HINT}"
-    bases = [one.base for one in written if one.rows]
-    if bases and all(one.task.attempt == 0 for one in written):
-        for one in written:
-            if max(one.seqs, default=0) > min(bases):
-                named = id_at(outlet, max(one.seqs))
-                raise SinkError(
-                    f"rows of two tasks have the message id {named!r}, of which stream {stream} "
-                    f"keeps one: {hint}"
-                )
-    seq = twice([seq for one in written for seq in one.seqs])
-    if seq is not None:
+    messages = SequenceRuns()
+    for one in written:
+        if one.messages:
+            messages.unpack(one.messages)
+    if (seq := messages.shared()) is not None:
         raise SinkError(
             f"rows of two tasks have the message id {id_at(outlet, seq)!r}, of which stream "
-            f"{stream} keeps one: {hint}"
+            f"{outlet.config['name']} keeps one: set msgIdColumns to columns that tell rows apart, "
+            f"or {SKIP_HINT}"
         )
-
-
-def twice(seqs: Sequence[int]) -> int | None:
-    """Return a sequence that occurs more than once; None if there is none."""
-    if len(seqs) < 2:
-        return None
-    counts = pc.value_counts(pa.array(seqs, pa.int64()))
-    at = pc.index(pc.greater(counts.field("counts"), 1), True).as_py()
-    return None if at < 0 else int(counts.field("values")[at].as_py())
 
 
 def message_at(outlet: WorkerPublisher, seq: int) -> dict[str, Any] | None:
@@ -160,6 +188,9 @@ def message_at(outlet: WorkerPublisher, seq: int) -> dict[str, Any] | None:
 
 def id_at(outlet: WorkerPublisher, seq: int) -> str:
     """Return the id of a stored message; `?` if unknown."""
-    message = message_at(outlet, seq)
+    try:
+        message = message_at(outlet, seq)
+    except BulkError:
+        return "?"
     block = base64.b64decode(message.get("hdrs", "")) if message else b""
     return ((headers.get(block, MSG_ID) if block else None) or b"?").decode("utf-8", "replace")

@@ -44,7 +44,7 @@ class LedgerWriter:
         self._ledger = WriteLedger(outlet, subject, task.batch, task.query)
         self._layout = layout
         self._letters = letters
-        self._written = Written(task, base=outlet.last_seq)
+        self._written = Written(task, created=outlet.created)
         self._sieve = RowFilter(
             outlet,
             layout,

@@ -9,7 +9,6 @@ row has a reply and every dead letter is durable.
 from __future__ import annotations
 
 import base64
-from array import array
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ from penstock.spark.write.bad_rows import HEADER_BYTES, ID_BYTES, BadRecord, Row
 from penstock.spark.write.duplicates import Content, DuplicateCheck, message_at
 from penstock.spark.write.sent_rows import SentRows
 from penstock.spark.write.sink_ids import BadRow
+from penstock.spark.write.sink_options import SKIP
 from penstock.spark.write.sink_report import Written
 from penstock.spark.write.sink_rows import payload_column
 from penstock.spark.write.subject_coverage import Coverage, probe
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from penstock.spark.write.sink_rows import RowLayout
     from penstock.spark.write.sink_task import Task
     from penstock.spark.write.worker_publisher import WorkerPublisher
+    from penstock.spark.write.write_start import WriteStart
 
 
 class RowWriter:
@@ -47,13 +48,15 @@ class RowWriter:
         task: Task,
         options: SinkOptions,
         letters: DeadLetters | None,
+        start: WriteStart,
     ) -> None:
         self._outlet = outlet
         self._layout = layout
+        self._options = options
         self._letters = letters
         self._scope = task.scope(layout.subject)
         self._sent = SentRows()
-        self._written = Written(task, base=outlet.last_seq)
+        self._written = Written(task, created=outlet.created)
         self._sieve = RowFilter(
             outlet,
             layout,
@@ -64,7 +67,8 @@ class RowWriter:
             letters=letters,
             extra_bytes=len(outlet.common) + HEADER_BYTES + (ID_BYTES if layout.ids else 0),
         )
-        self._duplicates = DuplicateCheck(outlet, task, options.on_duplicate, self._content)
+        policy = options.on_duplicate if layout.ids else SKIP
+        self._duplicates = DuplicateCheck(outlet, task, start.last_seq, policy, self._content)
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Send a batch, and process the replies to earlier ones."""
@@ -93,13 +97,13 @@ class RowWriter:
         """Wait for every reply."""
         self._outlet.publisher.drain()
         self._look()
-        self._duplicates.finish()
+        self._duplicates.finish(self._options)
         if self._letters is not None:
             self._letters.finish()
         written = self._written
         written.repeated = self._duplicates.count
         written.refused = self._sieve.count
-        written.seqs = array("q", self._duplicates.seqs)
+        written.messages = self._duplicates.messages
         return written
 
     def _look(self) -> None:
@@ -107,7 +111,7 @@ class RowWriter:
         publisher = self._outlet.publisher
         oldest = publisher.oldest_number  # read first, so rows with later replies stay available
         self._refuse(sorted(publisher.take_refused(), key=lambda one: one.number))
-        self._duplicates.record_repeats(publisher.take_repeats())
+        self._duplicates.record_replies(publisher.take_repeats(), publisher.take_stored())
         self._sent.forget(oldest)
 
     def _refuse(self, refusals: list[PublishRefusal]) -> None:

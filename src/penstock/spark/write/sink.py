@@ -33,6 +33,7 @@ from penstock.spark.write.sink_target import check_target
 from penstock.spark.write.sink_task import Task, this_task
 from penstock.spark.write.worker_publisher import outlet
 from penstock.spark.write.write_ledger import check_partitions
+from penstock.spark.write.write_start import WriteStart, begin, check_created
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -54,16 +55,26 @@ class SinkPlan:
     layout: RowLayout
     id_columns: tuple[str, ...]
     payloads: SinkPayloads | None = None
+    is_streaming: bool = False
+    start: WriteStart | None = None
+
+    def begun(self) -> SinkPlan:
+        """Return this plan with the state of the target; asks the server."""
+        options = self.options
+        start = begin(options, options.stream, lambda config: check_target(config, options))
+        return replace(self, start=start)
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
         if self.payloads is not None:
             batches = self.payloads.encoded(batches)
-        task = this_task(self.options.write_id)
+        assert self.start is not None, "the driver asks for the target before it sends a plan"
+        token = "" if self.is_streaming else write_token(self.options, self.start)
+        task = this_task(self.options.write_id, token)
         letters = dead_letters(self.options, task)
         try:
             if self.options.delivery is DeliveryMode.STRICT:
-                return write_strictly(self, task, batches, letters)
-            return write_rows(self, task, batches, letters)
+                return write_strictly(self, self.start, task, batches, letters)
+            return write_rows(self, self.start, task, batches, letters)
         finally:
             if letters is not None:
                 letters.close()
@@ -75,15 +86,21 @@ class SinkPlan:
         numbers = numbers_of(f"stream {options.stream}", written)
         if numbers is None:
             return
-        if options.delivery is DeliveryMode.STRICT:
-            task = written[0].task
-            partitions = [one.task.partition for one in written if one.rows > one.refused]
-            with outlet(options, options.stream, lambda _: None) as out:
+        with outlet(options, options.stream, lambda _: None) as out:
+            for created in {one.created for one in written if one.created}:
+                check_created(out, created)
+            if options.delivery is DeliveryMode.STRICT:
+                task = written[0].task
+                partitions = [one.task.partition for one in written if one.rows > one.refused]
                 check_partitions(out, f"{options.ledger}.{task.ledger}", task, partitions)
-        elif numbers.repeated and options.on_duplicate == FAIL:
-            with outlet(options, options.stream, lambda _: None) as out:
+            elif numbers.repeated:
                 check_tasks(out, written)
         report(numbers, options.report_path)
+
+
+def write_token(options: SinkOptions, start: WriteStart) -> str:
+    """Return what tells this batch write from others: its target, and a token if it has no name."""
+    return options.stream if options.write_id else f"{options.stream}-{start.token}"
 
 
 def plan_sink(
@@ -103,6 +120,7 @@ def plan_sink(
         target="" if read.subject else SUBJECT,
         scheme=read.id_scheme,
         may_repeat=read.on_duplicate != FAIL,
+        needs_time=read.delivery is DeliveryMode.EXACTLY_ONCE,
     )
     if read.delivery is DeliveryMode.EXACTLY_ONCE and not ids:
         raise OptionError(
@@ -116,14 +134,14 @@ def plan_sink(
         has_headers=HEADERS in schema.fieldNames(),
         drops_obeyed=read.delivery is not DeliveryMode.AT_LEAST_ONCE,
     )
-    return SinkPlan(read, layout, ids.columns, payloads)
+    return SinkPlan(read, layout, ids.columns, payloads, is_streaming)
 
 
 class BatchSink(DataSourceArrowWriter):
     """Writes a DataFrame."""
 
     def __init__(self, plan: SinkPlan) -> None:
-        self._plan = plan
+        self._plan = plan.begun()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         return self._plan.write(iterator)
@@ -136,7 +154,7 @@ class StreamSink(DataSourceStreamArrowWriter):
     """Writes a streaming query, batch by batch."""
 
     def __init__(self, plan: SinkPlan) -> None:
-        self._plan = plan
+        self._plan = plan.begun()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         return self._plan.write(iterator)
@@ -146,14 +164,19 @@ class StreamSink(DataSourceStreamArrowWriter):
 
 
 def write_rows(
-    plan: SinkPlan, task: Task, batches: Iterable[pa.RecordBatch], letters: DeadLetters | None
+    plan: SinkPlan,
+    start: WriteStart,
+    task: Task,
+    batches: Iterable[pa.RecordBatch],
+    letters: DeadLetters | None,
 ) -> Written:
     """Publish every row, many in flight; a refusal fails the task unless `onBadRow` allows it."""
     options = plan.options
     for first in (full for full in batches if full.num_rows):
         with outlet(options, options.stream, lambda config: check_target(config, options)) as out:
+            start.check(out)
             layout = replace(plan.layout, ids=ids_of_batch(out, plan.layout, task, first))
-            writer = RowWriter(out, layout, task, options, letters)
+            writer = RowWriter(out, layout, task, options, letters, start)
             for batch in chain((first,), batches):
                 if batch.num_rows:
                     writer.write(batch)
@@ -162,7 +185,11 @@ def write_rows(
 
 
 def write_strictly(
-    plan: SinkPlan, task: Task, batches: Iterable[pa.RecordBatch], letters: DeadLetters | None
+    plan: SinkPlan,
+    start: WriteStart,
+    task: Task,
+    batches: Iterable[pa.RecordBatch],
+    letters: DeadLetters | None,
 ) -> Written:
     """Write rows in atomic batches, each recorded in the ledger of this partition."""
     options = plan.options
@@ -170,6 +197,7 @@ def write_strictly(
         raise OptionError("delivery strict needs the id of a query, or writeId")
     for first in (full for full in batches if full.num_rows):
         with outlet(options, options.stream, lambda config: check_target(config, options)) as out:
+            start.check(out)
             writer = LedgerWriter(out, plan.layout, task, options, letters)
             sifted = map(writer.sift, chain((first,), batches))
             for batch, is_last in in_slices(in_order(sifted, plan.id_columns), options.batch_rows):

@@ -105,9 +105,18 @@ def _twice(ids: pa.Array) -> str:
 
 
 def row_ids(
-    schema: StructType, named: tuple[str, ...], *, target: str, scheme: str, may_repeat: bool
+    schema: StructType,
+    named: tuple[str, ...],
+    *,
+    target: str,
+    scheme: str,
+    may_repeat: bool,
+    needs_time: bool = True,
 ) -> RowIds:
-    """Return how rows of a schema are identified: by the requested columns, or by existing ones."""
+    """Return how rows of a schema are identified: by the requested columns, or by existing ones.
+
+    `needs_time` is False if ids only order the rows of a source, and name none.
+    """
     kinds = {field.name: field.dataType.typeName() for field in schema.fields}
     missing = [name for name in named if name not in kinds]
     if missing:
@@ -118,10 +127,17 @@ def row_ids(
         return RowIds()
     if scheme == "1":
         return RowIds(LINEAGE, may_repeat=may_repeat)
+    has_time = kinds.get(STORED_AT) == "timestamp"
+    if needs_time and not has_time:
+        raise OptionError(
+            "rows with the columns stream and seq need the column timestamp too, as it was read: a "
+            "stream that is deleted and created again counts from 1 again. Keep it, or set "
+            "msgIdColumns to stream,seq if that never happens"
+        )
     return RowIds(
         LINEAGE,
         is_lineage=True,
-        stored_at=STORED_AT if kinds.get(STORED_AT) == "timestamp" else "",
+        stored_at=STORED_AT if has_time else "",
         target=target,
         may_repeat=may_repeat,
     )

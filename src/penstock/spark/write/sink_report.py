@@ -8,8 +8,7 @@ shows only how many rows reached the sink (`sink.numOutputRows`).
 from __future__ import annotations
 
 import logging
-from array import array
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -18,6 +17,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from penstock.spark.write.sequence_runs import PackedRuns
     from penstock.spark.write.sink_task import Task
 
 LOGGER: Final = logging.getLogger("penstock.spark.sink")
@@ -28,8 +28,8 @@ FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 class Written(WriterCommitMessage):
     """Result of one task.
 
-    Of its `rows`, `repeated` were in the stream before and `refused` could not be stored. `base` is
-    the stream's last sequence when the task began; `seqs` are the sequences of its repeated rows.
+    Of its `rows`, `repeated` were in the stream before and `refused` could not be stored. `created`
+    is when the stream was created; `messages` are the sequences of its rows, as packed runs.
     """
 
     task: Task
@@ -37,8 +37,8 @@ class Written(WriterCommitMessage):
     repeated: int = 0
     refused: int = 0
     bytes: int = 0
-    base: int = 0
-    seqs: array[int] = field(default_factory=lambda: array("q"))
+    created: str = ""
+    messages: PackedRuns = b""
 
 
 class SinkNumbers(msgspec.Struct, frozen=True, kw_only=True):

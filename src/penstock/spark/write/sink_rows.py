@@ -28,7 +28,8 @@ REASON: Final = "penstock.reason"
 NO_KEY: Final = r"^$|[\x00-\x20\x7f:]"
 LINE_ENDS: Final = r"[\r\n]"
 #: Headers that a server wrote, or would act on: a copy must not repeat them.
-OBEYED: Final = r"^(?i:nats-(msg-id|expected-|batch-|stream-source|incr))"
+#: A rollup would remove rows that another task stored earlier.
+OBEYED: Final = r"^(?i:nats-(msg-id|expected-|batch-|stream-source|incr|rollup))"
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,8 +42,9 @@ class WorkerPublisher:
     publisher: BlockingPublisher
     config: dict[str, Any]
     api: str
-    #: Last sequence of the stream when this task began.
+    #: Last sequence of the stream when this task began, and when the stream was created.
     last_seq: int = 0
+    created: str = ""
 
     @property
     def common(self) -> bytes:
@@ -96,6 +97,7 @@ def publisher_to(options: PublishOptions, stream: str) -> BlockingPublisher:
             dialling(options),
             stream=stream,
             slots=options.max_in_flight,
+            lists_stored=bool(stream),
             ack_seconds=options.ack_timeout_ms / MS,
             patience_seconds=options.reconnect_timeout_ms / MS,
         )
@@ -108,7 +110,9 @@ def _outlet(publisher: BlockingPublisher, options: PublishOptions, stream: str) 
         info = _call(publisher, f"{api}.STREAM.INFO.{stream}", {})
     except Refused as error:
         raise SinkError(f"stream {stream}: {error.description}; create it first") from None
-    return WorkerPublisher(publisher, info["config"], api, info["state"]["last_seq"])
+    return WorkerPublisher(
+        publisher, info["config"], api, info["state"]["last_seq"], info["created"]
+    )
 
 
 def _call(publisher: BlockingPublisher, subject: str, body: dict[str, Any]) -> dict[str, Any]:

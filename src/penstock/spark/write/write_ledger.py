@@ -120,8 +120,7 @@ class WriteLedger:
         if self._is_foreign(mark):
             return 0
         if mark.batch > self._batch:
-            self._check_age(mark)
-            return rows.count  # a later batch was written: this attempt is outdated
+            raise self._overtaken(mark)
         if mark.batch < self._batch:
             return 0
         has_more = mark.done and mark.rows < stop
@@ -135,17 +134,24 @@ class WriteLedger:
                 raise self._diverged()
         return covered
 
-    def _check_age(self, mark: LedgerMark) -> None:
-        """Raise if an old mark without a query may belong to another query.
+    def _overtaken(self, mark: LedgerMark) -> SinkError:
+        """Return the error for a ledger that is ahead: rows of a later batch were written.
 
-        Such a mark is only safe if the id of the query is part of the subject.
+        An outdated attempt meets it, whose result Spark ignores. So does a query whose checkpoint
+        was set back: its batches may contain other rows now, so they must not count as written.
         """
         if not mark.query and self._query not in self._subject.split("."):
-            raise SinkError(
+            return SinkError(
                 f"{self._subject} was written up to batch {mark.batch} by a version that did not "
                 f"record queries, and this is batch {self._batch}. If this is a new query, set "
                 f"another writeId, or purge {self._subject} from the stream"
             )
+        return SinkError(
+            f"{self._subject} was written up to batch {mark.batch} of this query, and this is "
+            f"batch {self._batch}: the checkpoint is older than the stream, or the query runs "
+            f"twice. To write on from this checkpoint, purge {self._subject} from the stream, "
+            "which stores the rows of later batches again"
+        )
 
     def _commit(self, rows: SinkRows, start: int, *, is_last: bool, tried: int) -> bool:
         """Store rows from `start` on with their mark; return False if the ledger must be read

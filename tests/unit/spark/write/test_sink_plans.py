@@ -13,6 +13,7 @@ from pyspark.sql.types import (
     StringType,
     StructField,
     StructType,
+    TimestampType,
 )
 
 from penstock.spark.options import OptionError, parse
@@ -24,6 +25,7 @@ from penstock.spark.write.worker_publisher import SinkError
 BASE = {"url": "nats://127.0.0.1:4222", "stream": "OUT"}
 STRICT = {"delivery": "strict", "writeId": "w"}
 FULL = "subject string, data binary, msgId string"
+LINEAGE = "subject string, data binary, stream string, seq bigint"
 
 
 TYPES: dict[str, type[DataType]] = {
@@ -31,6 +33,7 @@ TYPES: dict[str, type[DataType]] = {
     "binary": BinaryType,
     "int": IntegerType,
     "bigint": LongType,
+    "timestamp": TimestampType,
 }
 
 
@@ -104,7 +107,9 @@ def test_overwriting_is_refused() -> None:
     [
         ({}, FULL, ("msgId",)),
         ({"msgIdColumns": "subject, msgId"}, FULL, ("subject", "msgId")),
-        ({}, "subject string, data binary, stream string, seq bigint", ("stream", "seq")),
+        ({}, f"{LINEAGE}, timestamp timestamp", ("stream", "seq")),
+        ({"delivery": "atLeastOnce"}, LINEAGE, ()),
+        ({"delivery": "strict", "writeId": "w"}, LINEAGE, ()),
         ({}, f"{FULL}, stream string, seq bigint", ("msgId",)),
         ({"delivery": "atLeastOnce"}, FULL, ()),
         (STRICT, FULL, ()),
@@ -114,6 +119,13 @@ def test_ids_come_from_columns_that_name_row(
     options: dict[str, str], schema: str, ids: tuple[str, ...]
 ) -> None:
     assert planned(options, schema).layout.ids.columns == ids
+
+
+def test_source_without_its_times_is_refused_as_name() -> None:
+    with pytest.raises(OptionError, match="need the column timestamp"):
+        planned({}, LINEAGE)
+    assert planned({"msgIdColumns": "stream,seq"}, LINEAGE).id_columns == ("stream", "seq")
+    assert planned({"idScheme": "1"}, LINEAGE).id_columns == ("stream", "seq")
 
 
 def test_streaming_query_names_its_own_ledger() -> None:
