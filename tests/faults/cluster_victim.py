@@ -97,7 +97,7 @@ def main(url: str, place: str, delivery: str, harm: str) -> None:
     directory = Path(place)
     (directory / "armed").touch()
     rows = spark.read.format("jetstream").options(url=url, minPartitions=PARTITIONS).load("IN")
-    frame = rows.selectExpr("concat('OUT.', seq) subject", "data", "stream", "seq")
+    frame = rows.selectExpr("concat('OUT.', seq) subject", "data", "stream", "seq", "timestamp")
     strict = {"writeId": "copy", "batchRows": 20} if delivery == "strict" else {}
     writing = frame.write.format(HARMED).mode("append")
     writing.options(url=url, stream="OUT", delivery=delivery, harm=harm, place=place).options(

@@ -88,14 +88,17 @@ def test_subject_option_stands_for_every_row(spark: SparkSession, server: Server
     assert {one.subject for one in stored(server, "OUT")} == {"OUT.all"}
 
 
-def test_copy_of_stream_is_named_by_stream_and_sequence(
+def test_copy_of_stream_is_named_by_stream_sequence_and_time(
     spark: SparkSession, server: ServerUnderTest
 ) -> None:
     make_stream(server, "OUT")
-    frame = spark.sql("SELECT 'OUT.a' subject, 'x' data, 'EV' stream, seq FROM range(3) t(seq)")
+    frame = spark.sql(
+        "SELECT 'OUT.a' subject, 'x' data, 'EV' stream, seq, timestamp_micros(7 + seq) timestamp "
+        "FROM range(3) t(seq)"
+    )
     write(frame, server)
     found = {one.headers["Nats-Msg-Id"] for one in stored(server, "OUT")}
-    assert found == {"EV:0:OUT.a", "EV:1:OUT.a", "EV:2:OUT.a"}
+    assert found == {"EV:0:7:OUT.a", "EV:1:8:OUT.a", "EV:2:9:OUT.a"}
 
 
 def test_ledger_keeps_one_mark_where_stream_can_roll_up(

@@ -33,7 +33,8 @@ def revenue() -> DataFrame:
 
 @dp.append_flow(target="alerts")
 def large_orders() -> DataFrame:
-    """Named by stream and sequence, so that a repeated run alerts no reader twice."""
+    """Named by stream, sequence and time, so that a repeated run alerts no reader twice."""
     large = spark.readStream.table("orders").where(f.col("price") >= LARGE)
     subject = f.concat(f.lit("alerts."), f.col("item")).alias("subject")
-    return large.select("stream", "seq", subject, f.to_json("order").cast("binary").alias("data"))
+    data = f.to_json("order").cast("binary").alias("data")
+    return large.select("stream", "seq", "timestamp", subject, data)
