@@ -223,7 +223,7 @@ def test_id_that_repeats_within_streaming_batch_is_named(
         run(frame, server, tmp_path / "c")
 
 
-def test_an_id_of_an_earlier_batch_is_named(
+def test_id_of_earlier_batch_is_named(
     spark: SparkSession, server: ServerUnderTest, tmp_path: Path
 ) -> None:
     """Same id, subject and payload: only the batch tells the rows apart."""
@@ -280,7 +280,7 @@ def test_copied_rollups_remove_no_rows(spark: SparkSession, server: ServerUnderT
 # -- the target
 
 
-def test_rows_stored_in_a_stream_that_was_made_again_meanwhile_are_missed(
+def test_rows_of_stream_that_was_made_again_meanwhile_are_missed(
     spark: SparkSession, server: ServerUnderTest
 ) -> None:
     make_stream(server, "OUT")
@@ -336,7 +336,7 @@ def test_dead_letters_of_two_writes_are_kept(
     assert spark.read.parquet(str(tmp_path / "letters")).count() == 3
 
 
-def test_dead_letters_of_a_named_write_are_kept_once(
+def test_dead_letters_of_named_write_are_kept_once(
     spark: SparkSession, server: ServerUnderTest, tmp_path: Path
 ) -> None:
     for name in ("OUT", "DEAD"):
@@ -419,7 +419,7 @@ def test_mark_of_older_version_that_is_ahead_is_refused_with_what_to_do(
         )
 
 
-def test_a_query_whose_checkpoint_was_set_back_is_refused(
+def test_query_whose_checkpoint_was_set_back_is_refused(
     spark: SparkSession, server: ServerUnderTest, tmp_path: Path
 ) -> None:
     """Its batches may have other rows than those that the ledger counts under their numbers."""

@@ -18,7 +18,7 @@ SECONDS = 600
 STREAMS = ("SHARED", "LATE", "LOST", "NAMELESS", "NAMED", "FAILING", "LETTERS")
 
 
-def test_a_repeated_task_hides_no_loss_and_doubles_nothing(
+def test_repeated_task_hides_no_loss_and_doubles_nothing(
     server: ServerUnderTest, tmp_path: Path
 ) -> None:
     for name in STREAMS:

@@ -56,7 +56,7 @@ class RowWriter:
         self._letters = letters
         self._scope = task.scope(layout.subject)
         self._sent = SentRows()
-        self._written = Written(task, created=outlet.created)
+        self._written = Written(task, created=outlet.created, began_s=start.time_s)
         self._sieve = RowFilter(
             outlet,
             layout,

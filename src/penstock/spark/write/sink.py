@@ -33,7 +33,7 @@ from penstock.spark.write.sink_target import check_target
 from penstock.spark.write.sink_task import Task, this_task
 from penstock.spark.write.worker_publisher import outlet
 from penstock.spark.write.write_ledger import check_partitions
-from penstock.spark.write.write_start import WriteStart, begin, check_created
+from penstock.spark.write.write_start import WriteStart, begin, check_created, warn_of_window
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -95,6 +95,8 @@ class SinkPlan:
                 check_partitions(out, f"{options.ledger}.{task.ledger}", task, partitions)
             elif numbers.repeated:
                 check_tasks(out, written)
+            if options.delivery is DeliveryMode.EXACTLY_ONCE:
+                warn_of_window(out, written)
         report(numbers, options.report_path)
 
 

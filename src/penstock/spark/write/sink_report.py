@@ -29,7 +29,8 @@ class Written(WriterCommitMessage):
     """Result of one task.
 
     Of its `rows`, `repeated` were in the stream before and `refused` could not be stored. `created`
-    is when the stream was created; `messages` are the sequences of its rows, as packed runs.
+    is when the stream was created, and `began_s` when the driver planned the write; `messages` are
+    the sequences of its rows, as packed runs.
     """
 
     task: Task
@@ -38,6 +39,7 @@ class Written(WriterCommitMessage):
     refused: int = 0
     bytes: int = 0
     created: str = ""
+    began_s: float = 0.0
     messages: PackedRuns = b""
 
 

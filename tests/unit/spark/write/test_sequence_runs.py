@@ -15,7 +15,7 @@ def members(runs: list[tuple[int, int]]) -> list[int]:
 
 
 @given(RUNS)
-def test_a_shared_sequence_is_found_if_and_only_if_there_is_one(
+def test_shared_sequence_is_found_if_and_only_if_there_is_one(
     runs: list[tuple[int, int]],
 ) -> None:
     made = SequenceRuns()

@@ -45,7 +45,7 @@ def context(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     return be
 
 
-def test_the_first_batch_of_a_run_may_repeat_and_later_ones_may_not(context: Any) -> None:
+def test_first_batch_of_run_may_repeat_and_later_ones_may_not(context: Any) -> None:
     for run, batch, may_repeat in (
         ("a", 7, True),
         ("a", 7, True),
@@ -57,7 +57,7 @@ def test_the_first_batch_of_a_run_may_repeat_and_later_ones_may_not(context: Any
         assert this_task("").may_repeat is may_repeat
 
 
-def test_a_named_write_within_a_batch_may_repeat(context: Any) -> None:
+def test_named_write_within_batch_may_repeat(context: Any) -> None:
     for batch in (1, 2):
         context(Context(batch))
         assert this_task("w", token="OUT").may_repeat
@@ -65,7 +65,7 @@ def test_a_named_write_within_a_batch_may_repeat(context: Any) -> None:
     assert not this_task("w").may_repeat, "the sink of a query, not a write in foreachBatch"
 
 
-def test_a_batch_write_may_repeat_if_it_has_a_name(context: Any) -> None:
+def test_batch_write_may_repeat_if_it_has_name(context: Any) -> None:
     context(Context(0, query=""))
     assert this_task("w", token="OUT").may_repeat
     assert not this_task("", token="OUT-1").may_repeat
@@ -79,7 +79,7 @@ def test_names_of_dead_letters_tell_writes_apart(context: Any) -> None:
     assert this_task("").name == "q-5-3"
 
 
-def test_another_process_of_the_executor_knows_the_first_batch(
+def test_another_process_of_executor_knows_the_first_batch(
     context: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     context(Context(3))
