@@ -54,7 +54,9 @@ demo: setup ## a server, a change feed, folds that follow it, Spark beside them;
 # More than two cores' worth, because many tests wait for servers and Sparks they started. The order
 # of the groups is that of tests/conftest.py: what takes longest begins first.
 WORKERS ?= 6
-# Otherwise every worker of every run compiles all tests: 13 s of CPU time for each.
+# Otherwise every worker of every run compiles all tests: 13 s of CPU time for each. One process does
+# so before them, beside the static checks.
+TEST_BYTECODE := $(VENV)/test-bytecode
 KEEPING_BYTECODE := env -u PYTHONDONTWRITEBYTECODE
 PYTEST := $(KEEPING_BYTECODE) $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup \
 	--no-loadscope-reorder
@@ -63,7 +65,7 @@ FAILED := .pytest_cache/v/cache/lastfailed
 # By another name than MAKE, for which `make -n test` would really run the tests.
 AGAIN := $(MAKE) --no-print-directory again
 # Failed tests run again only where CI=true. Elsewhere a failure is a failure.
-test: static $(SPARK_CLASSES) ## everything that must pass for a change: checks and tests, in WORKERS processes
+test: static $(SPARK_CLASSES) $(TEST_BYTECODE) ## everything that must pass for a change: checks and tests, in WORKERS processes
 	@rm -f $(FAILED)
 	$(PYTEST) -m 'not long' --cpu 20 || { [ $$? -eq 1 ] && [ "$(CI)" = true ] && $(AGAIN); }
 
@@ -77,9 +79,14 @@ again:
 	@$(BIN)/python -c 'import json; print(*json.load(open("$(FAILED)")), sep="\n")'
 	$(BIN)/python -m pytest -q -rA --last-failed --last-failed-no-failures none
 
-test-long: setup $(SPARK_CLASSES) ## tests marked long (tests/long.toml lists them), faults, every Spark; hours
+test-long: setup $(SPARK_CLASSES) $(TEST_BYTECODE) ## tests marked long (tests/long.toml lists them), faults, every Spark; hours
 	$(PYTEST) -m long
 	$(MAKE) --no-print-directory faults spark-matrix
+
+$(TEST_BYTECODE): $(shell find tests -name '*.py') | setup
+	@$(STEP) --usually 20 "compile the tests" -- \
+		$(KEEPING_BYTECODE) $(BIN)/python -m pytest -q -p no:xdist --collect-only
+	@touch $@
 
 # With it the tests need half the CPU time for each Spark they start. They do without as well.
 $(SPARK_CLASSES): tools/spark_classes.py constraints.txt | setup
@@ -89,7 +96,7 @@ static: lint types layers ## format, lint, types and import layers
 
 # Tests that wait for nothing need no more workers than cores; each worker collects all of them.
 CHECK_WORKERS ?= 2
-check: static ## static checks and the tests that open no socket: under two minutes
+check: static $(TEST_BYTECODE) ## static checks and the tests that open no socket: under two minutes
 	$(PYTEST) -n $(CHECK_WORKERS) -m 'not long and not sockets' tests/unit tests/property tests/house
 
 lint: setup

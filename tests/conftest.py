@@ -1,8 +1,9 @@
 """What holds for all tests: no timing, and how they are shared out to several processes.
 
-A file stays together, because its servers and stores are made once per process; all that needs the
-shared session of Spark stays together as well, because starting it costs more than most of those
-tests. What takes longest begins first, so that no process is left alone with it in the end.
+A file stays together, because its servers and stores are made once per process. Files that need the
+shared session of Spark form `SPARK_GROUPS` groups: starting a session costs more than most of those
+tests, and one group would still run when all other processes are done. What takes longest begins
+first, so that no process is left alone with it in the end.
 
 With `--cpu COUNT` the end of a run shows which files took the most CPU time.
 """
@@ -32,7 +33,8 @@ TESTS = Path(__file__).parent
 FAULTS = TESTS / "faults"
 SPARK = TESTS / "spark"
 SHARED_SPARK = "spark"
-"""The fixture with the session that all share, and the name of their group."""
+"""The fixture of the session that tests share, and the prefix of their groups."""
+SPARK_GROUPS = 2
 
 SPARK_CLASSES = TESTS.parent / "build" / "spark-classes.jsa"
 """What `make test` wrote so that every Java that runs a Spark starts in half the CPU time."""
@@ -62,16 +64,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.long)
     if not config.pluginmanager.hasplugin("xdist"):
         return
-    sharing = {item.path for item in items if SHARED_SPARK in fixtures(item)}
-    groups = {
-        item: SHARED_SPARK if item.path in sharing else str(item.path.relative_to(TESTS))
-        for item in items
-    }
+    shared = spark_groups(Counter(item.path for item in items if SHARED_SPARK in fixtures(item)))
+    groups = {item: shared.get(item.path) or str(item.path.relative_to(TESTS)) for item in items}
     for item, group in groups.items():
         item.add_marker(pytest.mark.xdist_group(group))
     if config.getoption("loadgroup", False):
         sizes = Counter(groups.values())
         items.sort(key=lambda item: (turn(item, groups[item]), -sizes[groups[item]], groups[item]))
+
+
+def spark_groups(tests: Counter[Path]) -> dict[Path, str]:
+    """Return a group for each file, so that all groups have about equally many tests."""
+    sizes = [0] * SPARK_GROUPS
+    found: dict[Path, str] = {}
+    for path, count in sorted(tests.items(), key=lambda one: (-one[1], one[0])):
+        smallest = sizes.index(min(sizes))
+        sizes[smallest] += count
+        found[path] = f"{SHARED_SPARK} {smallest + 1}"
+    return found
 
 
 def fixtures(item: pytest.Item) -> tuple[str, ...]:
@@ -80,7 +90,7 @@ def fixtures(item: pytest.Item) -> tuple[str, ...]:
 
 def turn(item: pytest.Item, group: str) -> int:
     """When a group begins; the fewer processes and lives its tests start, the later."""
-    if group == SHARED_SPARK:
+    if group.startswith(f"{SHARED_SPARK} "):
         return 0
     if SPARK in item.path.parents or "spark_server" in fixtures(item):
         return 1
