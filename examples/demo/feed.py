@@ -1,6 +1,6 @@
-"""The change feed of a parcel service: every parcel is booked, moves on, and may be forgotten.
+"""The change feed of a parcel service: every parcel is booked, moves on, and may be deleted.
 
-The feed is the same in every run, and says what a copy must hold when it has all of it. Parcels are
+The feed is the same in every run, so it is known what a copy must hold at the end. Many parcels are
 under way at the same time, so that changes of many keys are mixed as they are in real feeds.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from penstock.kv.bucket_writer import NatsWriter
 
@@ -42,8 +42,8 @@ class _Parcel:
     state: int = 0
 
     def value(self) -> bytes:
-        said = {"state": STATES[self.state], "grams": self.grams}
-        return json.dumps(said, separators=(",", ":")).encode()
+        fields = {"state": STATES[self.state], "grams": self.grams}
+        return json.dumps(fields, separators=(",", ":")).encode()
 
 
 def make_feed(parcels: int) -> list[Change]:
@@ -84,10 +84,17 @@ def outcome(changes: Sequence[Change]) -> dict[str, bytes]:
     return held
 
 
-async def publish(writer: NatsWriter, changes: Sequence[Change]) -> None:
-    """Make all changes, many at a time, but those of a key one after the other."""
+async def publish(
+    writer: NatsWriter, changes: Sequence[Change], report: Callable[[int], None], pause: float = 0.0
+) -> None:
+    """Make all changes, many at a time, those of a key in order; `report` counts them.
+
+    `pause`: seconds between two windows of changes.
+    """
     for window in _windows(changes):
         await asyncio.gather(*(_make(writer, change) for change in window))
+        report(len(window))
+        await asyncio.sleep(pause)
 
 
 def _windows(changes: Sequence[Change]) -> Iterator[list[Change]]:

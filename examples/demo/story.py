@@ -1,4 +1,4 @@
-"""The story: a feed is published while a fold follows it, the server restarts, Spark archives and
+"""The demo: a feed is published while a fold follows it, the server restarts, Spark archives and
 folds the feed, an edge node begins with what the first fold has published and follows too.
 
 Everything runs on loopback and in one directory. Nothing here decides whether it went well: the
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from examples.demo.copies import Copy, copy_of
 from examples.demo.feed import BUCKET, HISTORY, Change, outcome, publish
+from examples.demo.gauges import ARCHIVE, EDGE, LIVE, PUBLISHED, Gauges
 from examples.demo.sparkside import Lake
 
 import penstock
@@ -28,20 +29,24 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CONFIG = BucketConfig(history=HISTORY)
-DEADLINE_SECONDS = 300.0
+DEADLINE_SECONDS = 600.0
 EXPORT_SECONDS = 300.0
-#: Where the feed is cut: before the restart, behind it, while Spark works, when the edge follows.
+PAUSE_SECONDS = 0.1
+"""Between two windows of changes while Spark archives, so that the feed grows meanwhile."""
+#: Where the feed is cut: before the restart, after it, while Spark works, when the edge follows.
 CUTS = (0.4, 0.6, 0.9, 1.0)
 
 
 @dataclass
 class Story:
-    """Where it takes place, and what came of it."""
+    """The directory and the feed of a run, and its results."""
 
     place: Path
     feed: Sequence[Change]
     steps: Steps
     spark: SparkSession | None
+    gauges: Gauges
+    published: int = 0
     copies: list[Copy] = field(default_factory=list)
     findings: list[str] = field(default_factory=list)
 
@@ -49,33 +54,45 @@ class Story:
     def expected(self) -> dict[str, bytes]:
         return outcome(self.feed)
 
+    def count(self, acknowledged: int) -> None:
+        self.published += acknowledged
+
     def part(self, number: int) -> Sequence[Change]:
         first = CUTS[number - 1] if number else 0.0
-        return self.feed[int(first * len(self.feed)) : self.told(number)]
+        return self.feed[int(first * len(self.feed)) : self.last(number)]
 
-    def told(self, number: int) -> int:
+    def last(self, number: int) -> int:
         """The revision of the last change of a part: one for each change."""
         return int(CUTS[number] * len(self.feed))
 
 
-async def tell(story: Story) -> None:
-    """Tell all of it, within a deadline. The fold outlives the first server, and the second."""
+async def play(story: Story) -> None:
+    """Run all steps, within a deadline. The fold outlives the first server, and the second."""
+    sampling = asyncio.create_task(story.gauges.run())
+    try:
+        await _play(story)
+    finally:
+        sampling.cancel()
+
+
+async def _play(story: Story) -> None:
     files = str(story.place / "server")
     async with asyncio.timeout(DEADLINE_SECONDS), AsyncExitStack() as stack:
-        with story.steps.step("a server starts") as said:
+        with story.steps.step("a server starts") as step:
             server = penstock.Server(jetstream=True, store_dir=files)
             await server.start()
-            said.detail = url = server.url
+            step.detail = url = server.url
         port = server.port
         try:
-            with story.steps.step("a change feed is published") as said:
+            with story.steps.step("a change feed is published") as step:
                 await _publish(story, url, 0)
-                said.detail = f"{story.told(0):,} changes, each acknowledged from disk"
+                step.detail = f"{story.last(0):,} changes, each acknowledged from disk"
             fold = Fold.open(f"{url}/{BUCKET}", story.place / "live.db")
             await stack.enter_async_context(fold)
-            with story.steps.step("a fold catches up") as said:
-                await fold.wait_for(story.told(0))
-                said.detail = f"{fold.count():,} parcels, in SQLite"
+            story.gauges.watch(LIVE, lambda: fold.cursor.rank)
+            with story.steps.step("a fold catches up") as step:
+                await fold.wait_for(story.last(0))
+                step.detail = f"{fold.count():,} parcels, in SQLite"
         finally:
             await server.stop()
         with story.steps.step("the server starts again, on the same files"):
@@ -85,9 +102,9 @@ async def tell(story: Story) -> None:
 
 
 async def _with_fold(story: Story, url: str, fold: Fold) -> None:
-    with story.steps.step("the feed goes on, and the fold with it") as said:
-        await asyncio.gather(_publish(story, url, 1), fold.wait_for(story.told(1)))
-        said.detail = f"revision {fold.cursor.rank:,}"
+    with story.steps.step("the feed goes on, and the fold with it") as step:
+        await asyncio.gather(_publish(story, url, 1), fold.wait_for(story.last(1)))
+        step.detail = f"revision {fold.cursor.rank:,}"
     lake = None if story.spark is None else Lake(story.spark, url, story.place)
     if lake is None:
         await _publish(story, url, 2)
@@ -99,18 +116,19 @@ async def _with_fold(story: Story, url: str, fold: Fold) -> None:
 
 
 async def _archive(story: Story, url: str, lake: Lake) -> None:
-    with story.steps.step("Spark archives the feed while it grows") as said:
+    with story.steps.step("Spark archives the feed while it grows") as step:
         (rows, _), _ = await asyncio.gather(
-            asyncio.to_thread(lake.archive), _publish(story, url, 2)
+            asyncio.to_thread(lake.archive), _publish(story, url, 2, PAUSE_SECONDS)
         )
-        said.detail = f"{rows:,} changes as Parquet"
+        story.gauges.record(ARCHIVE, rows)
+        step.detail = f"{rows:,} changes as Parquet"
 
 
 async def _edge(story: Story, url: str, fold: Fold) -> None:
     """The fold is published; another one begins with that, and both follow the rest."""
     published = f"file://{story.place}/published"
-    with story.steps.step("the fold is exported and published") as said:
-        await fold.wait_for(story.told(2))
+    with story.steps.step("the fold is exported and published") as step:
+        await fold.wait_for(story.last(2))
         async with NatsConnection(NatsConfig.of(url)) as connection:
             lease = ExportLease(
                 await connection.bucket("leases", BucketConfig()), f"export.{BUCKET}", "centre"
@@ -126,20 +144,23 @@ async def _edge(story: Story, url: str, fold: Fold) -> None:
             )
         if done is None:
             raise RuntimeError(f"another node holds the lease export.{BUCKET}")
-        said.detail = f"at revision {done.manifest.cursor.rank:,}"
+        step.detail = f"at revision {done.manifest.cursor.rank:,}"
     edge = Fold.open(
         f"{url}/{BUCKET}",
         story.place / "edge",
         backend="append-log",
         bootstrap=artifact_at(f"{published}/{BUCKET}"),
     )
-    with story.steps.step("an edge node begins with it, and follows") as said:
+    with story.steps.step("an edge node begins with it, and follows") as step:
         async with edge:
             begun = edge.cursor.rank
-            last = story.told(3)
+            story.gauges.watch(EDGE, lambda: edge.cursor.rank)
+            last = story.last(3)
             await asyncio.gather(_publish(story, url, 3), edge.wait_for(last))
             await fold.wait_for(last)
-            said.detail = f"from revision {begun:,} to {edge.cursor.rank:,}"
+            for name in (PUBLISHED, LIVE, EDGE):
+                story.gauges.close(name)
+            step.detail = f"from revision {begun:,} to {edge.cursor.rank:,}"
             story.copies += [
                 copy_of("live fold, SQLite", fold.reader(), fold.cursor.rank),
                 copy_of("edge fold, append log", edge.reader(), edge.cursor.rank),
@@ -147,22 +168,24 @@ async def _edge(story: Story, url: str, fold: Fold) -> None:
 
 
 async def _refold(story: Story, lake: Lake) -> None:
-    with story.steps.step("Spark archives what is new") as said:
+    with story.steps.step("Spark archives what is new") as step:
         added, rows = await asyncio.to_thread(lake.archive)
-        said.detail = f"{added:,} more, {rows:,} in all"
+        story.gauges.record(ARCHIVE, rows)
+        step.detail = f"{added:,} more, {rows:,} in all"
         if rows != len(story.feed):
             story.findings.append(f"the archive holds {rows:,} of {len(story.feed):,} changes")
-    with story.steps.step("Spark folds the archive") as said:
+    with story.steps.step("Spark folds the archive") as step:
         entries = await asyncio.to_thread(lake.fold)
         story.copies.append(await asyncio.to_thread(lake.copy))
-        said.detail = f"{entries:,} parcels"
-    with story.steps.step("Spark verifies stream, archive and folds") as said:
+        step.detail = f"{entries:,} parcels"
+    with story.steps.step("Spark verifies stream, archive and folds") as step:
         checks, wrong = await asyncio.to_thread(lake.verify)
         story.findings += wrong
-        said.detail = f"{checks} checks"
+        step.detail = f"{checks} checks"
 
 
-async def _publish(story: Story, url: str, number: int) -> None:
+async def _publish(story: Story, url: str, number: int, pause: float = 0.0) -> None:
     async with NatsConnection(NatsConfig.of(url)) as connection:
         bucket = await connection.bucket(BUCKET, CONFIG)
-        await publish(bucket.writer(), story.part(number))
+        story.gauges.watch(PUBLISHED, lambda: story.published)
+        await publish(bucket.writer(), story.part(number), story.count, pause)

@@ -24,16 +24,20 @@ def _examples_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_all_copies_of_demo_agree(spark: SparkSession, tmp_path: Path) -> None:
     from examples.demo.__main__ import conclude
     from examples.demo.feed import make_feed
+    from examples.demo.gauges import ARCHIVE, EDGE, LIVE, PUBLISHED, Gauges
     from examples.demo.screen import Steps
-    from examples.demo.story import Story, tell
+    from examples.demo.story import Story, play
 
     printed = io.StringIO()
     console = Console(file=printed, width=120)
-    story = Story(tmp_path, make_feed(PARCELS), Steps(console), spark)
-    await tell(story)
+    gauges = Gauges()
+    story = Story(tmp_path, make_feed(PARCELS), Steps(console, gauges), spark, gauges)
+    await play(story)
     assert conclude(story, tmp_path / "chart.svg", console) == 0
     assert [len(copy.values) for copy in story.copies] == [len(story.expected)] * 3
     assert "all copies agree" in printed.getvalue()
+    last = {name: taken[-1][1] for name, taken in gauges.samples.items()}
+    assert last == dict.fromkeys([PUBLISHED, LIVE, EDGE, ARCHIVE], len(story.feed))
     assert (tmp_path / "chart.svg").read_text().lstrip().startswith("<?xml")
 
 
@@ -41,12 +45,14 @@ async def test_without_spark_folds_still_agree(tmp_path: Path) -> None:
     from examples.demo.__main__ import conclude
     from examples.demo.copies import Copy
     from examples.demo.feed import make_feed
+    from examples.demo.gauges import Gauges
     from examples.demo.screen import Steps
-    from examples.demo.story import Story, tell
+    from examples.demo.story import Story, play
 
     console = Console(file=io.StringIO())
-    story = Story(tmp_path, make_feed(PARCELS), Steps(console), None)
-    await tell(story)
+    gauges = Gauges()
+    story = Story(tmp_path, make_feed(PARCELS), Steps(console, gauges), None, gauges)
+    await play(story)
     assert conclude(story, tmp_path / "chart.svg", console) == 0
     spoiled = {**story.expected, min(story.expected): b'{"state": "lost"}'}
     last = story.copies[-1]
