@@ -79,8 +79,9 @@ def _lags(axis: Any, story: Story) -> None:
         lags = story.gauges.lags(name)
         if lags:
             axis.plot(*zip(*lags, strict=True), label=name, color=COLOURS[name])
-    axis.set_title("lag: changes that a fold did not have yet")
+    axis.set_title("lag: changes a fold did not have yet")
     axis.set_xlabel("changes published")
+    axis.set_yscale("symlog", linthresh=10)  # the catch-up is a thousand times the usual lag
     axis.set_ylim(bottom=0)
     axis.grid(alpha=0.3)
 
