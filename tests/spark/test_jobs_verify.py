@@ -12,6 +12,7 @@ from penstock.spark.jobs import (
     ServerOrigin,
     archive,
     draw,
+    fold,
     open_archive,
     profile,
     replay,
@@ -104,6 +105,35 @@ def test_messages_that_are_not_in_archive_are_named(
         ("stream and archive: not archived", 10)
     ]
     assert "11, 12, 13" in bad[0].detail
+
+
+def test_archive_and_stream_without_common_message_do_not_pass(
+    spark: SparkSession, server: ServerUnderTest, stream: str, tmp_path: Path
+) -> None:
+    fill(server, stream, 1, 20)
+    source = origin(spark, server, stream)
+    archive(spark, source, str(tmp_path))
+    assert verify(spark, origin=source, archive=str(tmp_path)).is_well
+    tell(server, lambda js: js.purge_stream(stream))
+    fill(server, stream, 21, 30)
+    report = verify(spark, origin=source, archive=str(tmp_path))
+    (bad,) = [check for check in report.checks if not check.is_well]
+    assert bad.what == "stream and archive: messages"
+    assert "no sequence from 21 to 20: there is nothing to compare" in bad.detail
+
+
+def test_folds_without_any_key_do_not_pass(
+    spark: SparkSession, server: ServerUnderTest, stream: str, tmp_path: Path
+) -> None:
+    """Neither the bucket nor its folds have a key, so nothing was compared."""
+    name, subject = f"KV_{stream}", f"$KV.{stream}.k"
+    tell(server, lambda js: js.add_stream(name=name, subjects=[f"$KV.{stream}.>"]))
+    tell(server, lambda js: js.publish(subject, b"", headers={"KV-Operation": "DEL"}))
+    source = origin(spark, server, name)
+    fold(spark, source, stream, str(tmp_path), shards=2)
+    report = verify(spark, origin=source, folds=str(tmp_path), bucket=stream)
+    (bad,) = [check for check in report.checks if not check.is_well]
+    assert bad.what == "folds: keys compared"
 
 
 def test_lost_file_is_named(

@@ -169,7 +169,10 @@ def _compared(stream: DataFrame, rows: DataFrame, version: Version, first: int) 
     expected = sum(row.stream_rows or 0 for row in bins)
     found = sum(row.archive_rows or 0 for row in bins)
     if not unlike:
-        yield Check("stream and archive: messages", True, expected, found, detail)
+        is_empty = not expected and not found
+        if is_empty:
+            detail = f"no sequence from {first} to {version.cursor}: there is nothing to compare"
+        yield Check("stream and archive: messages", not is_empty, expected, found, detail)
         return
     chosen = f.expr(f"seq div {BIN_SEQUENCES}").isin(unlike)
     left = hashed(stream).where(chosen).withColumnRenamed("hash", "stream_hash")
@@ -244,6 +247,7 @@ def _fold_checks(
 
     table = spark.read.format("penstock-fold").load(place)
     held = table.select("shard", "cursor", "key", f.xxhash64("value", "revision").alias("held"))
+    compared = 0
     for shard in shards:
         cursor = published.get(shard.name)
         if cursor is None:
@@ -253,7 +257,11 @@ def _fold_checks(
             "key", f.xxhash64("value", f.col("seq").alias("revision")).alias("expected")
         )
         pairs = expected.join(held.where(f.col("shard") == shard.name), "key", "full")
-        yield _fold_check(pairs, shard.name, cursor)
+        check = _fold_check(pairs, shard.name, cursor)
+        compared += check.expected + check.found
+        yield check
+    detail = "" if compared else "neither the log nor the folds have any: nothing was compared"
+    yield Check("folds: keys compared", compared > 0, max(1, compared), compared, detail)
 
 
 def _fold_check(pairs: DataFrame, shard: str, cursor: int) -> Check:
