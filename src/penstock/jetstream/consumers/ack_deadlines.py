@@ -81,13 +81,11 @@ class AckDeadlines:
         self.queue.pop(seq, None)
         return self.log.acked(seq)
 
-    def acked_run(self, spans: list[Range]) -> list[Range]:
-        """Acknowledge messages; return those that were known."""
-        known = self.log.acked_run(spans)
-        for first, last in known if self.queue else ():
+    def unqueue(self, spans: Iterable[Range]) -> None:
+        """Remove acknowledged messages from the queue for redelivery."""
+        for first, last in spans if self.queue else ():
             for seq in range(first, last + 1):
                 self.queue.pop(seq, None)
-        return known
 
     def acked_within(self, ranges: Sequence[Range]) -> bool:
         """Acknowledge everything in these ascending ranges; False if all of it was unknown."""
@@ -98,7 +96,9 @@ class AckDeadlines:
                 self.acked(seq)
             return bool(known)
         spans = self._pending_spans(ranges)
-        return bool(spans and self.acked_run(spans))
+        acked = self.log.acked_run(spans) if spans else []
+        self.unqueue(acked)
+        return bool(acked)
 
     def acked_through(self, consumer_seq: int, seq: int) -> None:
         """Acknowledge everything up to here."""

@@ -133,9 +133,10 @@ class AckProcessor:
             for _, last, consumer_seq in spans:
                 self.ack_through(consumer_seq, last, now_ns)
         elif spans:
-            known = self._outstanding.acked_run([(first, last) for first, last, _ in spans])
-            for first, last in known if self.by_interest else ():
-                self.note(first, last)
+            known = self._outstanding.log.acked_run([(first, last) for first, last, _ in spans])
+            self._outstanding.unqueue(known)
+            if self.by_interest:
+                self.acked_spans += known
             self.last_ns = now_ns
 
     def _is_ahead(self, seq: int) -> bool:

@@ -12,16 +12,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.jetstream.consumers.state.consumer_deltas import ConsumerState
-from penstock.jetstream.consumers.state.consumer_state import MemoryLog
+from penstock.jetstream.consumers.state.consumer_state import StateLog
 from penstock.store.errors import StoreError, SyncFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.jetstream.consumers.state.consumer_state import StateLog
     from penstock.jetstream.consumers.state.state_files import ConsumerStateStore, ConsumerSync
     from penstock.jetstream.host.disk_work import FileGate
-    from penstock.store.contract import Range
 
 
 class StateFileCreation:
@@ -47,8 +45,8 @@ class StateFileCreation:
             self.store = self._make(ConsumerState.decode(self._value)[0])
 
 
-class LazyConsumerLog:
-    """A consumer's state, in memory or in files; has the methods of `ConsumerStateStore`."""
+class LazyConsumerLog(StateLog):
+    """A consumer's state, in memory or in files."""
 
     __slots__ = (
         "_before",
@@ -56,10 +54,8 @@ class LazyConsumerLog:
         "_durable",
         "_failure",
         "_gate",
-        "_log",
         "_make",
         "_store",
-        "state",
     )
 
     def __init__(
@@ -71,11 +67,10 @@ class LazyConsumerLog:
     ) -> None:
         """`make` creates the files durably from an initial state while the caller holds `gate`.
         Pass `store` if the files exist already."""
-        self.state = state
+        super().__init__(state)
         self._make = make
         self._gate = gate
         self._store = store
-        self._log: StateLog = MemoryLog(state) if store is None else store
         self._changes = 0
         self._durable = 0  # how many of the changes are durable
         self._failure: SyncFailed | None = None
@@ -94,45 +89,11 @@ class LazyConsumerLog:
         """Record that the state after change `upto` is durable, stored with the configuration."""
         self._durable = max(self._durable, upto)
 
-    # -- changes
-
-    def delivered(
-        self, consumer_seq: int, stream_seq: int, ts_ns: int, redeliveries: int = 0
-    ) -> None:
-        self._changes += 1
-        self._log.delivered(consumer_seq, stream_seq, ts_ns, redeliveries)
-
-    def delivered_run(self, consumer_seq: int, spans: list[Range], ts_ns: int) -> None:
-        self._changes += 1
-        self._log.delivered_run(consumer_seq, spans, ts_ns)
-
-    def passed(self, consumer_seq: int, stream_seq: int) -> None:
-        self._changes += 1
-        self._log.passed(consumer_seq, stream_seq)
-
-    def acked(self, stream_seq: int) -> bool:
-        self._changes += 1
-        return self._log.acked(stream_seq)
-
-    def acked_run(self, spans: list[Range]) -> list[Range]:
-        self._changes += 1
-        return self._log.acked_run(spans)
-
-    def acked_through(self, consumer_seq: int, stream_seq: int) -> None:
-        self._changes += 1
-        self._log.acked_through(consumer_seq, stream_seq)
-
-    def nacked(self, stream_seq: int, ts_ns: int, redeliveries: int = 0) -> None:
-        self._changes += 1
-        self._log.nacked(stream_seq, ts_ns, redeliveries)
-
-    def dropped(self, stream_seq: int) -> None:
-        self._changes += 1
-        self._log.dropped(stream_seq)
-
-    def reset(self, consumer_seq: int, stream_seq: int) -> None:
-        self._changes += 1
-        self._log.reset(consumer_seq, stream_seq)
+    def _note(self, pack: Callable[..., bytes], *fields: object) -> None:
+        if self._store is None:
+            self._changes += 1
+        else:
+            self._store.note_change(pack, fields)
 
     # -- durability
 
@@ -177,7 +138,7 @@ class LazyConsumerLog:
         store = work.store
         if failure is None and store is not None:
             store.take_over(self.state, self._changes - work.upto)
-            self._log = self._store = store
+            self._store = store
             self._before = work.upto
         if isinstance(failure, SyncFailed):
             self._failure = failure  # a later sync does not rewrite what a failed one lost

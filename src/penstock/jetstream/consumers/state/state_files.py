@@ -16,9 +16,7 @@ import contextlib
 import errno
 from typing import TYPE_CHECKING, Final
 
-from penstock.jetstream.consumers.state import consumer_deltas as deltas
 from penstock.jetstream.consumers.state.consumer_deltas import (
-    ENTRIES_MAX,
     ConsumerState,
     MalformedDelta,
 )
@@ -30,6 +28,7 @@ from penstock.jetstream.consumers.state.consumer_recovery import (
     RecoveryReport,
     recover,
 )
+from penstock.jetstream.consumers.state.consumer_state import StateLog
 from penstock.jetstream.consumers.state.delta_log import (
     COPIES,
     HALF_BYTES_MAX,
@@ -42,7 +41,8 @@ from penstock.store.errors import CorruptRecord, DiskFull, NotFound, StoreError,
 from penstock.store.io.slots import SlotFile, state_key
 
 if TYPE_CHECKING:
-    from penstock.store.contract import Range
+    from collections.abc import Callable
+
     from penstock.store.io.disk import Disk, File
     from penstock.store.io.slots import SlotReading
 
@@ -59,7 +59,7 @@ CUT_SUFFIX: Final = ".cut"
 ROLE: Final = "consumer"
 
 
-class ConsumerStateStore:
+class ConsumerStateStore(StateLog):
     """The owner of one consumer's state; others read `state` and change it through these
     methods."""
 
@@ -83,7 +83,6 @@ class ConsumerStateStore:
         "durable_seq",
         "name",
         "recorded_seq",
-        "state",
     )
 
     def __init__(
@@ -98,8 +97,8 @@ class ConsumerStateStore:
         seq: int,
     ) -> None:
         """For `create` and `open`; everything passed in is durable."""
+        super().__init__(state)
         self.name = name
-        self.state = state
         self.recorded_seq = seq
         """The number of the last change."""
         self.durable_seq = seq
@@ -199,70 +198,9 @@ class ConsumerStateStore:
 
     # -- changes
 
-    def delivered(
-        self, consumer_seq: int, stream_seq: int, ts_ns: int, redeliveries: int = 0
-    ) -> None:
-        """Record a delivery that waits for an ack."""
-        state = self.state
-        if len(state.pending) >= ENTRIES_MAX or len(state.redelivered) >= ENTRIES_MAX:
-            _check_room(state, stream_seq, redeliveries)
-        self._note(
-            deltas.pack_delivered(deltas.DELIVERED, consumer_seq, stream_seq, ts_ns, redeliveries)
-        )
-        state.deliver(consumer_seq, stream_seq, ts_ns, redeliveries)
-
-    def delivered_run(self, consumer_seq: int, spans: list[Range], ts_ns: int) -> None:
-        """Record first deliveries; `consumer_seq` is that of the first."""
-        state = self.state
-        if len(state.pending) + deltas.span_count(spans) > ENTRIES_MAX:
-            raise _too_many()
-        self._note(deltas.pack_delivered_run(consumer_seq, ts_ns, spans))
-        state.deliver_run(consumer_seq, ts_ns, spans)
-
-    def passed(self, consumer_seq: int, stream_seq: int) -> None:
-        """Record a delivery that needs no ack."""
-        self._note(deltas.pack_pair(deltas.PASSED, consumer_seq, stream_seq))
-        self.state.pass_by(consumer_seq, stream_seq)
-
-    def acked(self, stream_seq: int) -> bool:
-        """Record an ack; False, and no change, if the message was unknown."""
-        state = self.state
-        if stream_seq not in state.pending and stream_seq not in state.redelivered:
-            return False
-        self._note(deltas.pack_acked(deltas.ACKED, stream_seq))
-        state.ack(stream_seq)
-        return True
-
-    def acked_run(self, spans: list[Range]) -> list[Range]:
-        """Record acks; return those whose messages were known. Others are not recorded."""
-        known = self.state.ack_run(spans)
-        if known:
-            self._note(deltas.pack_acked_run(known))
-        return known
-
-    def acked_through(self, consumer_seq: int, stream_seq: int) -> None:
-        """Record an ack of everything up to this delivery; the floor moves there."""
-        self._note(deltas.pack_pair(deltas.ACKED_THROUGH, consumer_seq, stream_seq))
-        self.state.ack_through(consumer_seq, stream_seq)
-
-    def nacked(self, stream_seq: int, ts_ns: int, redeliveries: int = 0) -> None:
-        """Set when the wait of an ack-pending message starts, and its count if it is not 0."""
-        self._note(deltas.pack_nacked(deltas.NACKED, stream_seq, ts_ns, redeliveries))
-        self.state.nack(stream_seq, ts_ns, redeliveries)
-
-    def dropped(self, stream_seq: int) -> None:
-        """Remove an ack-pending message that exceeded max_deliver."""
-        self._note(deltas.pack_acked(deltas.DROPPED, stream_seq))
-        self.state.drop(stream_seq)
-
-    def reset(self, consumer_seq: int, stream_seq: int) -> None:
-        """Clear all ack-pending messages; the next deliveries come after these sequences."""
-        self._note(deltas.pack_pair(deltas.RESET, consumer_seq, stream_seq))
-        self.state.reset(consumer_seq, stream_seq)
-
     def replace(self, state: ConsumerState) -> None:
         """Replace the whole state, as from a replica. The store owns it from now on."""
-        self._note(b"")
+        self.recorded_seq += 1
         self.state = state
         self._overflow = True
 
@@ -273,11 +211,15 @@ class ConsumerStateStore:
             self.recorded_seq += changes
             self._overflow = True
 
-    def _note(self, packed: bytes) -> None:
+    def _note(self, pack: Callable[..., bytes], *fields: object) -> None:
+        self.note_change(pack, fields)
+
+    def note_change(self, pack: Callable[..., bytes], fields: tuple[object, ...]) -> None:
+        """Record a change of the state; the caller makes it."""
         self.recorded_seq += 1
         if self._overflow:
             return
-        self._buffer += packed
+        self._buffer += pack(*fields)
         if len(self._buffer) > self._log.half_bytes:
             self._overflow = True
 
@@ -440,17 +382,6 @@ def _recover(
     disk.sync_dir()
     report = found.report._replace(damage=missing + found.report.damage)
     return found._replace(report=report, log=None)
-
-
-def _check_room(state: ConsumerState, stream_seq: int, redeliveries: int) -> None:
-    grows = len(state.pending) >= ENTRIES_MAX and stream_seq not in state.pending
-    counts = redeliveries and stream_seq not in state.redelivered
-    if grows or (counts and len(state.redelivered) >= ENTRIES_MAX):
-        raise _too_many()
-
-
-def _too_many() -> ValueError:
-    return ValueError(f"a consumer has at most {ENTRIES_MAX} messages outstanding")
 
 
 def _keep_logs(disk: Disk, name: str, files: tuple[File, File]) -> None:

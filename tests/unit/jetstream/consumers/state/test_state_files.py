@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.jetstream.consumers.state import consumer_deltas, delta_log, state_files
+from penstock.jetstream.consumers.state import (
+    consumer_deltas,
+    consumer_state,
+    delta_log,
+)
 from penstock.jetstream.consumers.state.consumer_deltas import ConsumerState, MalformedDelta, unpack
 from penstock.jetstream.consumers.state.consumer_recovery import recover
 from penstock.jetstream.consumers.state.delta_log import COPIES, LOG_HEADER_BYTES, read_log
@@ -223,7 +227,7 @@ def test_ack_of_what_is_not_outstanding_is_refused_and_not_recorded() -> None:
 
 
 def test_too_many_outstanding_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state_files, "ENTRIES_MAX", 2)
+    monkeypatch.setattr(consumer_state, "ENTRIES_MAX", 2)
     store = new(SimDisk())
     store.delivered(1, 1, T0)
     store.delivered(2, 2, T0)
