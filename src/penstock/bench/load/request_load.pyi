@@ -10,6 +10,7 @@ def publish_acked(
     samples: array[int],
     deadline_ns: int,
     id_at: int = 0,
+    streams: int = 1,
 ) -> tuple[int, int]: ...
 def get_values(
     fd: int,

@@ -46,6 +46,7 @@ cdef struct Talk:
     long long total
     long long* samples
     long long first_seq  # for acks: the first expected sequence
+    long long streams    # for acks: how many streams the frames publish to in turn
     Py_ssize_t value_bytes  # for gets: the size of every value
     long long deadline_ns
 
@@ -56,17 +57,18 @@ ctypedef Outcome (*ReplyCheck)(Talk*, const Message*, long long) noexcept nogil
 def publish_acked(
     int fd, const unsigned char[::1] frames not None, Py_ssize_t frame_bytes, Py_ssize_t token_at,
     long long window, long long first_seq, long long[::1] samples not None, long long deadline_ns,
-    Py_ssize_t id_at=0,
+    Py_ssize_t id_at=0, long long streams=1,
 ):
     """Publish len(samples) messages, repeating the frames; return (start_ns, end_ns).
 
-    The first message must get the sequence `first_seq`, each other one the sequence after its
-    predecessor's. With `id_at` the frames have an id at that offset, of the same length as the
-    token.
+    The first message of a stream must get the sequence `first_seq`, each other one the sequence
+    after its predecessor's; the frames publish to `streams` streams in turn. With `id_at` the
+    frames have an id at that offset, of the same length as the token.
     """
     cdef Talk* talk = prepare(fd, frames, frame_bytes, token_at, window, samples, deadline_ns)
     talk.first_seq = first_seq
     talk.id_at = id_at
+    talk.streams = max(streams, 1)
     return hold(talk, check_ack, "publisher")
 
 
@@ -224,7 +226,7 @@ cdef Outcome check_ack(Talk* talk, const Message* message, long long token) noex
     end = found
     while end < data + size and c"0" <= end[0] <= c"9":
         end += 1
-    if number_in(found, end - found) != talk.first_seq + token:
+    if number_in(found, end - found) != talk.first_seq + token // talk.streams:
         return complain_of(&talk.intake, b"an ack with the wrong sequence", &message.payload)
     return DONE
 
