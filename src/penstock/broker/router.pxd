@@ -86,6 +86,7 @@ cdef class Lane:
     cdef bint stirred         # on the turn's list of lanes that took or passed on messages
     cdef bint quiet           # its listener need not be notified at once of what it took
     cdef bint waits           # its commit may wait for the disk
+    cdef bint syncs           # its commit syncs; otherwise it only writes, to the page cache
     cdef bint take(self, Message* msg) noexcept
     cdef LaneResult commit_turn(self) except LANE_BROKEN
 

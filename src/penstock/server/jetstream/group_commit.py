@@ -8,7 +8,6 @@ Invariant: the callers release effects only after their sync has returned withou
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from queue import SimpleQueue
 from threading import Thread
@@ -36,6 +35,8 @@ class GroupCommitter:
         self._finished: deque[tuple[Callable[[Exception | None], None], Exception | None]] = deque()
         self.pace = CommitPace()
         """Whether the event loop may wait for a sync itself."""
+        self.write_pace = CommitPace()
+        """The same for commits that only write, of stores that sync later."""
 
     def run(self, work: Work, done: Callable[[Exception | None], None]) -> None:
         """Run the work on a thread, then `done` on the loop."""
@@ -45,13 +46,6 @@ class GroupCommitter:
             thread = Thread(target=self._serve, name="disk", daemon=True)
             self._threads.append(thread)
             thread.start()
-
-    def run_in_place(self, work: Work) -> Exception | None:
-        """Run the work on the event loop; return its failure."""
-        began_ns = time.monotonic_ns()
-        failure = run_here(work)
-        self.pace.took(time.monotonic_ns() - began_ns)
-        return failure
 
     def _serve(self) -> None:
         while (task := self._waiting.get()) is not None:

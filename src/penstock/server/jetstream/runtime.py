@@ -83,7 +83,7 @@ class JetStreamRuntime(TurnListener):
         self.options = options.jetstream_options
         self.loop: asyncio.AbstractEventLoop = service.loop
         self.committer = GroupCommitter(service.loop)
-        super().__init__(self.committer.pace)
+        super().__init__(self.committer.pace, self.committer.write_pace)
         self.disk_queue = DiskQueue(self.committer)
         self.has_lanes = True
         """Whether new streams get publish lanes; tests compare both ways."""

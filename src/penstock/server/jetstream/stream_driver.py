@@ -17,6 +17,7 @@ from penstock.base.message import Inbound
 from penstock.broker.router import LaneListener
 from penstock.jetstream.host.pending_replies import NOTHING_READY, Commit
 from penstock.jetstream.streams.lanes.lane_policy import make_lane
+from penstock.server.jetstream.group_commit import run_here
 from penstock.server.jetstream.traced_publish import trace_publish
 from penstock.server.net.turn_listener import NOTABLE_NS
 from penstock.server.server_log import log
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from penstock.jetstream.host.stream_host import StreamHost
     from penstock.server.jetstream.account_runtime import AccountRuntime
     from penstock.server.net.client_link import ClientLink
+    from penstock.server.net.turn_listener import CommitPace
     from penstock.server.system.message_trace import MessageTrace
     from penstock.store.contract import Cold, Work
 
@@ -77,6 +79,9 @@ class StreamDriver(LaneListener):
         self.host = host
         self._account = account
         self._runtime = account.runtime
+        store = host.stream.store
+        self._syncs = not isinstance(store, FileStore) or store.appender.syncs
+        """False: commits of the stream usually only write, and it syncs from time to time."""
         self._syncing = False
         self._compacting = False
         self._making = False
@@ -230,21 +235,30 @@ class StreamDriver(LaneListener):
 
     def _commit(self) -> None:
         host = self.host
-        pace = self._runtime.committer.pace
-        in_place, began_ns = pace.is_quick, time.monotonic_ns()
+        committer = self._runtime.committer
+        appends = committer.pace if self._syncs else committer.write_pace
+        in_place, began_ns = appends.is_quick, time.monotonic_ns()
         commits = host.commit(in_place=in_place)
         span_ns = time.monotonic_ns() - began_ns
         if in_place and span_ns >= NOTABLE_NS:
-            pace.took(span_ns)
+            appends.took(span_ns)
         if host.disk_full is not None and not self._is_waiting:
             self._wait_for_space(None)
         if not commits:
             host.advance(commits, None)
             self._release()
-        elif in_place and not any(each.is_long for each in commits):
-            self._committed(commits, self._runtime.committer.run_in_place(CommitGroup(commits)))
+        elif self._pace_of(commits).is_quick and not any(each.is_long for each in commits):
+            together = CommitGroup(commits)
+            failure = run_here(together)
+            self._pace_of(commits).took(together.span_ns)
+            self._committed(commits, failure)
         else:
             self._sync(commits)
+
+    def _pace_of(self, commits: list[Commit]) -> CommitPace:
+        committer = self._runtime.committer
+        syncs = any(not getattr(commit.work, "write_only", False) for commit in commits)
+        return committer.pace if syncs else committer.write_pace
 
     def _sync(self, commits: list[Commit]) -> None:
         self._syncing = True
@@ -271,7 +285,7 @@ class StreamDriver(LaneListener):
     def _synced(
         self, commits: list[Commit], together: CommitGroup, failure: Exception | None
     ) -> None:
-        self._runtime.committer.pace.took(together.span_ns)
+        self._pace_of(commits).took(together.span_ns)
         if self._is_frozen and failure is not None and not self.host.is_closed:
             # The deletion may have removed the files. Its outcome decides how to treat the failure.
             self._failed_frozen = (commits, failure)

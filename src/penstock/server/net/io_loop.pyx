@@ -34,7 +34,7 @@ from penstock.server.net.posix cimport (
 )
 from penstock.server.net.socket_reader cimport LARGE_FRAME_BYTES, READ_BYTES
 from penstock.server.net.socket_writer cimport SEND_MORE
-from penstock.server.net.turn_listener cimport NOTABLE
+from penstock.server.net.turn_listener cimport NOTABLE, CommitPace
 
 from penstock.server.server_log import log
 
@@ -355,8 +355,12 @@ cdef class IoLoop(SocketReader):
     cdef bint settles(self, Lane lane) except -1:
         cdef int64_t began, span
         cdef LaneResult committed = LANE_UNCOMMITTED
-        if lane.waits and (self.listener is None or not self.listener.pace.may_wait()):
-            return False
+        cdef CommitPace pace = None
+        if lane.waits:
+            if self.listener is not None:
+                pace = self.listener.pace if lane.syncs else self.listener.write_pace
+            if pace is None or not pace.may_wait():
+                return False
         began = monotonic_ns()
         try:
             committed = lane.commit_turn()
@@ -364,7 +368,7 @@ cdef class IoLoop(SocketReader):
             log.exception("a commit failed")
         span = monotonic_ns() - began
         if lane.waits and committed != LANE_UNCOMMITTED and span >= NOTABLE:
-            self.listener.pace.record(span)
+            pace.record(span)
         return committed == LANE_FINISHED
 
     def remove_exhausted_subs(self) -> None:

@@ -16,5 +16,6 @@ cdef class CommitPace:
 
 cdef class TurnListener:
     cdef readonly CommitPace pace
+    cdef readonly CommitPace write_pace
 
     cpdef object calls_ended(self)

@@ -39,10 +39,15 @@ cdef class CommitPace:
 
 
 cdef class TurnListener:
-    """Hears of each turn that ran internal subscribers or lanes."""
+    """Hears of each turn that ran internal subscribers or lanes.
 
-    def __init__(self, CommitPace pace not None) -> None:
+    `pace` is that of commits that sync, `write_pace` that of commits that only write: a disk that
+    is slow or busy with syncs does not delay them.
+    """
+
+    def __init__(self, CommitPace pace not None, CommitPace write_pace not None) -> None:
         self.pace = pace
+        self.write_pace = write_pace
 
     cpdef object calls_ended(self):
         """The internal subscribers of a turn have run; output is flushed after this returns."""

@@ -10,7 +10,7 @@ from penstock.subjects.trie import SubList, Subscription
 
 class CountingListener(TurnListener):
     def __init__(self) -> None:
-        super().__init__(CommitPace())
+        super().__init__(CommitPace(), CommitPace())
         self.turns = 0
 
     def calls_ended(self) -> None:

@@ -52,6 +52,7 @@ cdef class StreamLane(Lane):
         self.interest = interest
         self.appender = appender
         self.waits = appender is not None
+        self.syncs = appender is not None and appender.syncs
         self.listener = listener
         self.deadlines = deadlines
         self.exempt = exempt

@@ -59,10 +59,11 @@ class Stage:
         self.store = FileStore.open(
             self.disk, incarnation=7, noise=lambda n: bytes(n), sync_always=sync_always
         )
-        self.router, self.interest, self.pace = Router(seed=1), SubList(), CommitPace()
+        self.router, self.interest = Router(seed=1), SubList()
+        self.pace, self.write_pace = CommitPace(), CommitPace()
         self.io_loop = IoLoop(router=self.router, arm=lambda *_: None, write_deadline_ns=10**10)
         self.io_loop.add_interest(self.interest)
-        self.io_loop.set_listener(TurnListener(self.pace))
+        self.io_loop.set_listener(TurnListener(self.pace, self.write_pace))
         self.ids = DuplicateWindow(WINDOW_NS)
         self.acks: list[bytes] = []
         self.left = LeftMessages()
@@ -257,3 +258,20 @@ def test_lazy_store_is_written_to_and_not_synced() -> None:
     assert len(stage.acks) == 1
     assert stage.store.durable_seq == durable
     assert stage.store.pending_sync(write_only=True) is None
+
+
+def test_slow_syncs_do_not_delay_lazy_store() -> None:
+    stage = Stage(sync_always=False)
+    stage.pace.took(SLOW_NS)
+    stage.pace.running = 1
+    stage.publish("in")
+    assert len(stage.acks) == 1
+    assert stage.store.pending_sync(write_only=True) is None
+
+
+def test_slow_writes_of_lazy_store_are_left_to_thread() -> None:
+    stage = Stage(sync_always=False)
+    stage.write_pace.took(SLOW_NS)
+    stage.publish("in")
+    assert stage.acks == []
+    assert stage.lane.waiting == 1
