@@ -96,6 +96,8 @@ class JournalScan:
         self._data_keys = data_keys
         self._out = RecoveredJournal()
         self._expected = 0
+        self._absent: list[int] = []
+        """Segments that were durable and that no file holds."""
         self._parts: list[tuple[Segment, TurnSeen, TurnRead]] = []
         """Turns that count if the turn that they continue in does."""
 
@@ -111,7 +113,7 @@ class JournalScan:
         durable = max(marks, default=0)
         durable = max(durable, self._anchor.value.turn)
         self._out.durable_turn = durable
-        self._check_ends(used)
+        self._check_segments(used)
         self._expected = _first_turn(used, self._anchor.value)
         for one in used:
             if not self._apply_segment(one, durable):
@@ -154,6 +156,7 @@ class JournalScan:
         used = [self._seen(named[n], n) for n in sorted(named) if n >= tail]
         in_use = {id(one.segment.file) for one in used}
         free = [seen for seen in files if id(seen.file) not in in_use]
+        self._absent = missing
         if missing:
             kept = [seen for seen in free if seen.header is None]
             self._out.report.kept_files = [seen.file.name for seen in kept]
@@ -193,19 +196,13 @@ class JournalScan:
             one.turns = [turn for turn in one.turns if turn.number < limit]
             limit = min(limit, one.first_turn)
 
-    def _check_ends(self, used: list[SegmentSeen]) -> None:
-        """Report segments that the anchor names and that no file holds."""
-        tail, newest, _ = self._anchor.value
+    def _check_segments(self, used: list[SegmentSeen]) -> None:
+        """Report headers that are unreadable, and segments that no file holds."""
         for one in used:
             if one.header is None:
                 self._damage(one.segment.number, 0, 0, "the header of the segment is unreadable")
-        if newest < tail:
-            return
-        numbers = [one.segment.number for one in used]
-        if not numbers or max(numbers) < newest:
-            self._damage(newest, 0, 0, "the newest segment is missing")
-        if numbers and min(numbers) > tail:
-            self._damage(tail, 0, 0, "the oldest segment is missing")
+        for number in self._absent:
+            self._damage(number, 0, 0, "the segment is missing")
 
     # -- what counts
 

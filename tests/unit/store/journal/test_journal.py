@@ -127,9 +127,15 @@ def test_lazy_turn_does_not_count_without_the_segment_before(disk: SimDisk) -> N
         sync(journal, write_only=True)
     lost, kept = [disk.contents(name) for name in disk.files() if name.endswith(".seg")][:2]
     assert kept.pages
-    found = opened(disk.crash(FirstFileLost()))
+    left = disk.crash(FirstFileLost())
+    found = opened(left)
     assert found.recovery.is_clean
     assert (found.recovery.turn, found.groups()) == (0, [])
+    found.append_entry(1, 1, b"again")
+    sync(found)
+    found = after_cut(left)
+    assert found.recovery.is_clean
+    assert data_of(found, 1) == [b"again"]
 
 
 def test_full_disk_is_tried_again(disk: SimDisk) -> None:
