@@ -103,12 +103,18 @@ def verdict(rest: AtRest, disk: SimDisk, touched: set[tuple[int, int]]) -> list[
     lost = rest.entries.keys() - found.keys()
     wrong = [f"{key} is wrong" for key, data in found.items() if rest.entries.get(key) != data]
     wrong += [f"{key} was not touched and is lost" for key in sorted(lost - touched)]
+    wrong += [f"{key} is replayed, not read" for key in found if not is_read(journal, *key)]
     if lost and journal.recovery.is_clean:
         wrong.append(f"{sorted(lost)} are lost, and nothing is reported")
     wrong += [one for key in sorted(lost) if (one := not_refused(journal, *key))]
     if journal.state(1) != b"state %d" % TURNS and journal.recovery.is_clean:
         wrong.append("an older state, and nothing is reported")
     return wrong
+
+
+def is_read(journal: Journal, group: int, index: int) -> bool:
+    """Whether an entry can also be read by itself."""
+    return [one.index for one in journal.entries(group, index, index + 1, 1)] == [index]
 
 
 def not_refused(journal: Journal, group: int, index: int) -> str:

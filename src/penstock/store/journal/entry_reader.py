@@ -11,7 +11,6 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from penstock.records.journal_codec import (
-    HEAD_BYTES,
     KIND_ENTRY,
     SegmentKeys,
     length_at,
@@ -20,7 +19,7 @@ from penstock.records.journal_codec import (
 )
 from penstock.store.format.block_frames import Binding, FrameReader
 from penstock.store.journal.group_log import PLACE_BITS, PLACE_MASK
-from penstock.store.journal.journal_reader import SegmentReader, TurnSeen
+from penstock.store.journal.journal_reader import SegmentReader
 from penstock.store.journal.journal_types import JournalEntry, MissingEntries, ReplayedEntry
 from penstock.store.journal.turn_frames import decrypt_turn
 
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from penstock.store.journal.segment_files import Segment
 
 _FIRST_READ_BYTES = 4096
-_HEADER_BYTES = 40
 
 
 class EntryReader:
@@ -142,12 +140,13 @@ class EntryReader:
         return self._turn, place - start
 
     def _decrypt(self, segment: Segment, start: int) -> bytearray:
+        """Return the plain bytes of a turn; its head may be unreadable."""
         file = segment.file.open(self._disk)
-        head = read_turn_head(segment.keys, self._disk.pread(file, HEAD_BYTES, start), 0, start)
-        if head is None:
-            return bytearray()
-        turn = TurnSeen(start, *head)
-        data = self._disk.pread(file, turn.stored, start)
+        after = bisect_right(segment.turns, start)
+        stop = segment.turns[after] if after < len(segment.turns) else segment.end
+        data = self._disk.pread(file, stop - start, start)
+        head = read_turn_head(segment.keys, data, 0, start)
         frames = FrameReader(Binding(self._incarnation, segment.number), self._data_keys)
-        plain, _ = decrypt_turn(frames, data, start, start, start + turn.stored, turn.plain)
+        plain_bytes = stop - start if head is None else head[2]
+        plain, _ = decrypt_turn(frames, data, start, start, stop, plain_bytes)
         return plain

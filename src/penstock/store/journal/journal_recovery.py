@@ -252,6 +252,7 @@ class JournalScan:
         reason = "the head of the turn is unreadable"
         self._damage(one.segment.number, one.segment.end, self._expected, reason)
         self._apply(one.segment, reader.salvage(one.segment.end, stop))
+        one.segment.turns.append(one.segment.end)
         one.segment.end = max(one.segment.end, min(stop, len(reader.data)))
         self._expected = min(number, durable + 1)
         return self._expected == number
