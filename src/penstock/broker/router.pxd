@@ -1,5 +1,6 @@
 """C interface of the router, which encodes messages into the outboxes of subscribers."""
 
+cimport cython
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from penstock.broker.outbox cimport ChunkPool, Outbox, SharedBytes
@@ -90,6 +91,7 @@ cdef class Lane:
     cdef bint take(self, Message* msg) noexcept
     cdef LaneResult commit_turn(self) except LANE_BROKEN
 
+@cython.final
 cdef class TurnState:
     """What one turn of an IoLoop has done so far, and what it must still do before it ends.
 
@@ -109,6 +111,7 @@ cdef class TurnState:
     cdef list lanes           # that took or passed on messages
     cdef list calls           # (callable, subject, reply, header, payload, source) to call
 
+@cython.final
 cdef class Router:
     cdef ChunkPool pool
     cdef TurnState turn       # the turn whose messages are routed

@@ -10,6 +10,7 @@ are dirty, urgent or too slow, which subscriptions got their last message, and h
 so that the caller can serve other clients in between.
 """
 
+cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdlib cimport free
 from libc.string cimport memcpy, strlen
@@ -126,12 +127,14 @@ cdef class Lane:
         return LANE_UNCOMMITTED
 
 
+@cython.final
 cdef class TurnState:
     def __cinit__(self):
         self.calls = []
         self.lanes = []
 
 
+@cython.final
 cdef class Router:
     def __cinit__(self, *, uint64_t seed=1):
         self.rng = seed | 1

@@ -60,7 +60,7 @@ cdef size_t put_range(char* at, const Keys* keys, int kind, uint64_t first, uint
                       int64_t ts) noexcept nogil
 cdef int read_record(const char* at, size_t room, const Keys* keys, RecordView* view,
                      bint check_body) noexcept nogil
-cdef bint is_possible(int kind, uint64_t first, uint64_t last, int64_t written) noexcept nogil
+cdef bint is_possible_range(int kind, uint64_t first, uint64_t last, int64_t written) noexcept nogil
 cdef void erase_record(char* at, uint32_t length, uint64_t seq, const Keys* keys,
                        const char* noise) noexcept nogil
 cdef size_t find_record(const char* data, size_t start, size_t end, const Keys* keys) noexcept nogil

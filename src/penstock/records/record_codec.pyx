@@ -126,7 +126,7 @@ cdef int read_record(const char* at, size_t room, const Keys* keys, RecordView* 
                      bint check_body) noexcept nogil:
     """Read the record at `at`, of which `room` bytes are available; return a Verdict."""
     cdef const char* body = at + HEADER_BYTES
-    cdef size_t parts
+    cdef size_t parts, padding
     if room < HEADER_BYTES:
         return BLANK if is_blank(at, room) else BAD_HEADER
     if at[0] != MAGIC_0 or at[1] != MAGIC_1:
@@ -145,9 +145,10 @@ cdef int read_record(const char* at, size_t room, const Keys* keys, RecordView* 
     parts = <size_t>view.subject_len + view.header_len + view.payload_len
     if view.flags & DEADLINE:
         parts += DEADLINE_BYTES
+    # Unsigned: parts that are too long for the record give a large padding.
+    padding = <size_t>view.length - MESSAGE_BYTES_MIN - parts
     if (view.kind < MESSAGE or view.kind > MARK or view.length > RECORD_BYTES_MAX
-            or view.length % ALIGNMENT or parts + MESSAGE_BYTES_MIN > view.length
-            or view.length - MESSAGE_BYTES_MIN - parts >= ALIGNMENT):
+            or view.length % ALIGNMENT or padding >= ALIGNMENT):
         return BAD_HEADER
     if view.length > room:
         return CUT_OFF
@@ -155,12 +156,15 @@ cdef int read_record(const char* at, size_t room, const Keys* keys, RecordView* 
             body, view.length - HEADER_BYTES - HASH_BYTES, body_seed(keys, view.seq)):
         return BAD_BODY
     view.written_ns = 0
-    if view.kind != MESSAGE:
+    if view.kind == MESSAGE:
+        if view.seq == 0 or view.seq > SEQ_MAX:
+            return BAD_HEADER
+    else:
         if view.payload_len != TIME_BYTES or parts != TIME_BYTES:
             return BAD_HEADER
         view.written_ns = <int64_t>get64(body)
-    if not is_possible(view.kind, view.seq, <uint64_t>view.ts, view.written_ns):
-        return BAD_HEADER
+        if not is_possible_range(view.kind, view.seq, <uint64_t>view.ts, view.written_ns):
+            return BAD_HEADER
     if view.flags & DEADLINE:
         view.deadline_ns = <int64_t>get64(body)
         body += DEADLINE_BYTES
@@ -169,10 +173,9 @@ cdef int read_record(const char* at, size_t room, const Keys* keys, RecordView* 
     view.payload = view.header + view.header_len
     return VALID
 
-cdef bint is_possible(int kind, uint64_t first, uint64_t last, int64_t written) noexcept nogil:
-    """Return whether a log can have written a record about these sequences."""
-    if kind == MESSAGE:
-        return 0 < first <= SEQ_MAX
+cdef bint is_possible_range(int kind, uint64_t first, uint64_t last,
+                            int64_t written) noexcept nogil:
+    """Return whether a log can have written such a record, which is no message."""
     if kind == MARK:                    # a block, a place in it, and a sequence
         return first <= SEQ_MAX and last <= SEQ_MAX and written >= 0
     if kind == FLOOR:

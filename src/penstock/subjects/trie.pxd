@@ -1,5 +1,6 @@
 """C declarations of SubList, for the compiled modules above it."""
 
+cimport cython
 from libc.stdint cimport uint32_t, uint64_t
 
 from penstock.subjects.trie_nodes cimport Collector, Match, Node, QueueGroup, Sub
@@ -32,6 +33,7 @@ cdef class Subscription:
     cdef void* home        # the SubList it is in; not a reference
 
 
+@cython.final
 cdef class SubList:
     cdef Node* root
     cdef uint64_t seed

@@ -12,6 +12,7 @@ members are removed.
 SubList does not know connections: a subscription's owner is an opaque pointer to the layers above.
 """
 
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy, memset
@@ -82,6 +83,7 @@ cdef inline void copied(char* to, const void* start, size_t n) noexcept nogil:
         memcpy(to, start, n)
 
 
+@cython.final
 cdef class SubList:
     """Insert, remove and match subscriptions; the literal, `*` and `>` rules of NATS subjects."""
 

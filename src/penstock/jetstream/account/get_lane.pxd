@@ -1,5 +1,6 @@
 """C interface of the direct-get lane."""
 
+cimport cython
 from libc.stdint cimport int64_t, uint64_t
 
 from penstock.broker.router cimport Lane, LaneListener, Message, Router
@@ -13,6 +14,7 @@ cdef class GetSource:
     cdef bytes origin             # header lines up to the subject
 
 
+@cython.final
 cdef class GetLane(Lane):
     cdef Router router
     cdef SubList interest

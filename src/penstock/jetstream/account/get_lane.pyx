@@ -9,6 +9,7 @@ Reads only messages that the store makes visible to readers. `DirectReads` calls
 stream that may be read this way; the server calls `clear` when that set may have changed.
 """
 
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdlib cimport free
 from libc.string cimport memchr, memcmp, memcpy
@@ -45,6 +46,7 @@ cdef class GetSource:
         self.origin = origin
 
 
+@cython.final
 cdef class GetLane(Lane):
     def __cinit__(self, *, Router router not None, SubList interest not None,
                   LaneListener listener not None):

@@ -1,5 +1,6 @@
 """C interface of the ack lane."""
 
+cimport cython
 from libc.stdint cimport uint32_t, uint64_t
 
 from penstock.broker.router cimport Lane, LaneListener, Message
@@ -22,6 +23,7 @@ cdef class AckBox:
     cdef void add(self, uint64_t seq, uint64_t consumer_seq) noexcept nogil
 
 
+@cython.final
 cdef class AckLane(Lane):
     cdef bytes scope          # "domain.hash" of the account, in v2 ack subjects
     cdef dict boxes           # "stream.consumer" -> AckBox

@@ -9,6 +9,7 @@ An ack subject is `$JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consume
 the end.
 """
 
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdlib cimport free
 from libc.string cimport memcmp
@@ -57,6 +58,7 @@ cdef class AckBox:
         return taken
 
 
+@cython.final
 cdef class AckLane(Lane):
     def __cinit__(self, *, LaneListener listener not None, str scope not None):
         self.listener = listener

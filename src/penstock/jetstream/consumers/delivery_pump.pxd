@@ -1,5 +1,6 @@
 """C interface of the delivery pump."""
 
+cimport cython
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from penstock.broker.router cimport Router
@@ -36,6 +37,7 @@ cdef struct Scratch:
     size_t cap
 
 
+@cython.final
 cdef class Pump:
     cdef MessageLog log
     cdef Router router

@@ -11,6 +11,7 @@ Ack subjects are written digit by digit after a prefix; no Python object is crea
 pump only writes to outboxes and does not change the log.
 """
 
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memset, strlen
@@ -73,6 +74,7 @@ class DeliveryRun(NamedTuple):
     """Remaining bytes of each taker with a byte limit; 0 for the others."""
 
 
+@cython.final
 cdef class Pump:
     def __cinit__(self, *, MessageLog log not None, Router router not None,
                   SubList interest not None, str ack_prefix not None):
@@ -180,18 +182,19 @@ cdef class Pump:
                       bint in_turns, Scratch* scratch) noexcept:
         cdef RecordView view
         cdef uint64_t seq = start
+        cdef Taker* taker
         cdef int found
         while self.sent < msgs_max and self.size < size_max and self.flow < flow_max:
-            if self.turn == self.ntakers or self.takers[self.turn].left == 0:
+            taker = self.takers + self.turn
+            if self.turn == self.ntakers or taker.left == 0:
                 return ENOUGH
             found = self.pick(&seq, &view)
             if found != GO_ON:
                 return found
-            if (self.takers[self.turn].bytes_left
-                    and not self.fits(&view, self.takers + self.turn)):
+            if taker.bytes_left and not self.fits(&view, taker):
                 return ENOUGH
-            self.send(&view, self.takers + self.turn, scratch)
-            if self.takers[self.turn].bytes_left and self.takers[self.turn].left == 0:
+            self.send(&view, taker, scratch)
+            if taker.left == 0 and taker.bytes_left:
                 self.turn += 1
                 return ENOUGH    # a request with a byte limit ends with a status line
             seq += 1

@@ -1,5 +1,6 @@
 """C declarations of ClientLink: the protocol side of one client connection, without its socket."""
 
+cimport cython
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from penstock.broker.outbox cimport Outbox
@@ -14,6 +15,7 @@ cdef enum:
     DROPS_AT_ONCE = 4096          # subscriptions dropped before other clients are served
 
 
+@cython.final
 cdef class ClientLink(Owner):
     # identity and wiring
     cdef readonly uint64_t cid

@@ -8,6 +8,7 @@ A link never touches its socket: it writes to the sink's outbox. `close` appends
 IoLoop's `closing` list, and the IoLoop closes it at the end of the turn.
 """
 
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdlib cimport free
 from libc.string cimport memcmp
@@ -16,12 +17,10 @@ from penstock.broker.router cimport (
     SINK_CLOSING, SINK_HEADERS, SINK_NO_ECHO, SINK_NOTES_REPLIES, SINK_TRACED, Parcel,
 )
 from penstock.subjects.trie_nodes cimport (
-    SUB_FILTERED, SUB_REMOVED, SUB_SINK, new_sub, sub_sid, valid_pattern,
-)
+    SUB_FILTERED, SUB_REMOVED, SUB_SINK, new_sub, sub_sid, valid_pattern)
 from penstock.server.net.link_checks cimport (
     asks_for_trace, count_tokens, frame_text, literal_subject, reserved_reply, reserved_subject,
-    text_of,
-)
+    text_of)
 from penstock.server.net.sid_table cimport sid_add, sid_find, sid_remove
 from penstock.subjects.trie cimport sub_queue, sub_subject
 from penstock.wire.parser cimport (
@@ -42,6 +41,7 @@ SUBSCRIBE_ALLOWED = 1
 SUBSCRIBE_FILTERED = 2
 
 
+@cython.final
 cdef class ClientLink(Owner):
     """One client connection, created by `IoLoop.attach`."""
 

@@ -1,5 +1,6 @@
 """C declarations of IoLoop: the sockets of all links and the turn that serves them."""
 
+cimport cython
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from penstock.broker.router cimport Lane
@@ -9,6 +10,7 @@ from penstock.server.net.socket_reader cimport SocketReader
 from penstock.subjects.trie cimport SubList
 
 
+@cython.final
 cdef class IoLoop(SocketReader):
     cdef dict links               # cid -> ClientLink; keeps the links alive
     cdef list closing

@@ -13,6 +13,7 @@ One thread owns an IoLoop. Memory is bounded: pending output per link (max_pendi
 per link (one read, its control line and payload limits), and bytes read per turn.
 """
 
+cimport cython
 from libc.errno cimport errno
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free
@@ -60,6 +61,7 @@ cdef class Sums:
     cdef uint64_t in_msgs, in_bytes, out_msgs, out_bytes
 
 
+@cython.final
 cdef class IoLoop(SocketReader):
     """All links of one server. The event loop watches `fileno()` for reading and calls `turn`."""
 

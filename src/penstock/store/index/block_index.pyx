@@ -14,7 +14,7 @@ from libc.string cimport memcmp, memcpy, memset
 from penstock.base.sequences cimport SEQ_MAX
 from penstock.records.record_codec cimport (
     ALIGNMENT, DEADLINE_BYTES, ERASED, MARK, MESSAGE, MESSAGE_BYTES_MIN, REMOVE, SKIP, Keys, RecordView,
-    is_possible, make_keys, read_record,
+    is_possible_range, make_keys, read_record,
 )
 from penstock.store.index.block_list cimport ENTRIES_MAX, GAP_MAX, USED_BYTES_MAX, Block, Entry
 from penstock.store.index.record_log cimport RecordLog
@@ -459,7 +459,8 @@ cdef list read_events(Cursor* cursor, uint32_t count):
         first += <uint64_t>unzigzag(get_varint(cursor))
         last = first + <uint64_t>unzigzag(get_varint(cursor))
         written_ns = sum_of(written_ns, unzigzag(get_varint(cursor)))
-        if cursor.bad or not SKIP <= kind <= MARK or not is_possible(kind, first, last, written_ns):
+        if (cursor.bad or not SKIP <= kind <= MARK
+                or not is_possible_range(kind, first, last, written_ns)):
             raise BadIndex("a range cannot be")
         events.append((kind, first, last, written_ns))
     return events

@@ -1,5 +1,6 @@
 """C declarations of `subject_index`."""
 
+cimport cython
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from penstock.store.index.seq_list cimport SeqList
@@ -31,6 +32,7 @@ cdef struct Name:
     uint32_t hash
     Subject* subject     # the subject of this name, once it is looked up
 
+@cython.final
 cdef class SubjectIndex:
     cdef uint64_t seed
     cdef Subject** by_id

@@ -9,6 +9,7 @@ slices, so that no query waits for a million subjects.
 The index removes a subject without messages, so that streams with ever new subjects do not grow.
 """
 
+cimport cython
 from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy, memmove
 
@@ -33,6 +34,7 @@ cdef enum:
     PLANT_SLICE = 16384        # subjects added to the trie at a time: some milliseconds
 
 
+@cython.final
 cdef class SubjectIndex:
     def __cinit__(self, *, uint64_t seed=0):
         self.seed = seed

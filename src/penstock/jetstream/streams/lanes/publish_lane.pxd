@@ -1,5 +1,6 @@
 """C interface of a stream's fast lane."""
 
+cimport cython
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from penstock.broker.router cimport Lane, LaneListener, Message, Router
@@ -19,6 +20,7 @@ cdef struct Ack:
     bint is_duplicate
 
 
+@cython.final
 cdef class StreamLane(Lane):
     cdef RecordLog log
     cdef Router router

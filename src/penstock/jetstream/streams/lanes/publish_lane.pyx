@@ -12,6 +12,7 @@ directly. Otherwise the stream host does: `commit` marks the acks that its sync 
 allows them to be sent, `send_acks` sends them.
 """
 
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy, memmove
@@ -41,6 +42,7 @@ cdef int64_t HEARD_NS = 10_000_000    # how often the owner of an unwatched lane
 cdef const char* FAST_BATCH = b".$FI"
 
 
+@cython.final
 cdef class StreamLane(Lane):
     def __cinit__(self, *, RecordLog log not None, Router router not None,
                   SubList interest not None, LaneListener listener not None, dict deadlines not None,
