@@ -7,9 +7,9 @@
 The rows are the scenarios of `penstock bench --compare`, core and `--jetstream`. The counts cover
 what the process executes, not the kernel. Most rows repeat within 2 % on a busy machine, so they
 show changes of the fast path that CPU times hide in noise. The server is much slower under
-callgrind: work that depends on elapsed time weighs more than it does outside, and rows with a sync
-per message may not repeat at all. Compare a build with itself first.
-Needs valgrind. A scenario runs once to warm up; then it runs with counting on.
+callgrind, and so is its clock (`slow_clock.c`): budgets and timers take effect as often as outside.
+Rows with a sync per message repeat less well. Compare a build with itself first.
+Needs valgrind and gcc. A scenario runs once to warm up; then it runs with counting on.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ SINGLE_MESSAGES = 2_000
 """How many are sent where the client waits for each reply."""
 WARM_UP_MESSAGES = 500
 RUN_S = 300.0
+SLOW_CLOCK = Path(__file__).with_name("slow_clock.c")
 VALGRIND = ("valgrind", "--tool=callgrind", "--instr-atstart=no", "--trace-children=yes")
 
 
@@ -73,8 +74,12 @@ def count_instructions(
     """Return the instructions of a fresh server per message of the scenario."""
     with tempfile.TemporaryDirectory(prefix="penstock-instructions-") as name:
         folder = Path(name)
+        clock = folder / "slow_clock.so"
+        build = ["gcc", "-shared", "-fPIC", "-O2", "-o", str(clock), str(SLOW_CLOCK)]
+        subprocess.run(build, check=True)
         # A command such as `env NAME=VALUE penstock serve` executes the server.
-        argv = (*VALGRIND, f"--callgrind-out-file={folder}/callgrind.%p", *command.argv)
+        env = ("env", f"LD_PRELOAD={clock}")
+        argv = (*VALGRIND, f"--callgrind-out-file={folder}/callgrind.%p", *env, *command.argv)
         wrapped = ServerCommand(command.label, argv)
         with running(wrapped, jetstream_setting(scenario)) as server:
             meter = InstructionMeter(server.pid, folder)
