@@ -17,10 +17,12 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.fold.errors import FoldStoreError
 from penstock.fold.store.contract import PAGE_ENTRIES
+from penstock.fold.store.fold_meta import read_cursor
 from penstock.fold.store.value_record import decode_key
 from penstock.kv.kv_types import (
     REVISION_BYTES,
@@ -28,7 +30,6 @@ from penstock.kv.kv_types import (
     KvUpdate,
     Op,
     VersionToken,
-    WatchCursor,
 )
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ class Tables:
             with _guarded(db) as tx:
                 self._apply(tx, [_update(*row) for row in page])
         row = db.execute("SELECT v FROM meta WHERE k = 'cursor'").fetchone()
-        _set_seen(db, WatchCursor(row[0]).rank if row else 0)
+        _set_seen(db, read_cursor(row[0], Path()).rank if row else 0)
 
 
 def has_tables(db: sqlite3.Connection) -> bool:

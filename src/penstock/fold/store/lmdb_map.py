@@ -10,9 +10,12 @@ import errno
 import logging
 import os
 import resource
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
-from penstock.fold.errors import StoreIOError
+from penstock.fold.errors import FoldCorruptedError, StoreIOError
+from penstock.fold.store.atomic_files import os_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,12 +23,24 @@ if TYPE_CHECKING:
 
     import lmdb
 
+DATA_FILE = "data.mdb"
 MAP_BYTES = 64 * 1024**3
 """Default maximum size of the file. It reserves address space only, not memory or disk."""
 MAP_BYTES_MIN = 64 * 1024**2
 """The smallest map that is tried automatically; for a smaller one, pass `map_bytes`."""
 MAP_SHARE = 4
 """With an address space limit (RLIMIT_AS), the map takes at most 1 / MAP_SHARE of it."""
+
+_READ_ALL = """
+import sys, lmdb
+env = lmdb.open(sys.argv[1], readonly=True, lock=False, max_dbs=16)
+with env.begin() as txn:
+    names = [bytes(key) for key in txn.cursor().iternext(values=False)]
+for name in names:
+    table = env.open_db(name, create=False)
+    with env.begin() as txn:
+        sum(len(value) for value in txn.cursor(table).iternext(keys=False))
+"""
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +66,23 @@ def open_map(path: Path, map_bytes: int | None, **settings: Any) -> lmdb.Environ
         "limit",
         path=path,
     )
+
+
+def check_size(path: Path, env: lmdb.Environment) -> None:
+    """Raise if the file ends before its tree: reading a mapped page beyond its end kills a process.
+
+    A sound file may be short, too, because LMDB does not write new pages that are free again. So
+    another process reads all of it.
+    """
+    size = (env.info()["last_pgno"] + 1) * env.stat()["psize"]
+    with os_errors(path):
+        if (path / DATA_FILE).stat().st_size >= size:
+            return
+    probe = subprocess.run(
+        [sys.executable, "-c", _READ_ALL, path], capture_output=True, check=False
+    )
+    if probe.returncode:
+        raise FoldCorruptedError("the file ends before its tree", path=path)
 
 
 def map_sizes(wanted: int | None, addresses_max: int | None) -> Iterator[int]:

@@ -30,8 +30,15 @@ from penstock.fold.store.contract import (
     ServedByReader,
     SnapshotReader,
 )
-from penstock.fold.store.fold_meta import SnapshotMeta, encode_meta, read_cursor, read_meta
-from penstock.fold.store.lmdb_map import open_map
+from penstock.fold.store.fold_meta import (
+    SnapshotMeta,
+    check_stored,
+    encode_cursor,
+    encode_meta,
+    read_cursor,
+    read_meta,
+)
+from penstock.fold.store.lmdb_map import check_size, open_map
 from penstock.fold.store.sorted_columns import SortedColumns
 from penstock.fold.store.value_record import (
     decode_key,
@@ -241,7 +248,8 @@ class LmdbSnapshot(ServedByReader):
                 _change_side(txn, table, side)
             if meta is not None:
                 txn.put(_ORIGIN, encode_meta(meta), db=tables.meta)
-            txn.put(_CURSOR, cursor.raw, db=tables.meta)
+            has_origin = meta is not None or txn.get(_ORIGIN, db=tables.meta) is not None
+            txn.put(_CURSOR, encode_cursor(cursor, has_origin=has_origin), db=tables.meta)
 
     def write_side(self, rows: SideRows, *, cleared: bytes = b"") -> None:
         table = self._tables.make_side()
@@ -332,6 +340,7 @@ def _open(
             metasync=sync,
         )
         try:
+            check_size(path, env)
             if not readonly:
                 _make_tables(env)
             tables = _Tables(path, env)
@@ -356,8 +365,14 @@ def _make_tables(env: lmdb.Environment) -> None:
 def _check_format(tables: _Tables) -> None:
     with tables.transaction() as txn:
         found = bytes(txn.get(_FORMAT, b"", db=tables.meta))
-    if found != str(FORMAT).encode():
-        raise FoldFormatError(f"format {found!r} of the fold, not {FORMAT}", path=tables.path)
+        if found != str(FORMAT).encode():
+            raise FoldFormatError(f"format {found!r} of the fold, not {FORMAT}", path=tables.path)
+        cursor, origin = (
+            None if (raw := txn.get(name, db=tables.meta)) is None else bytes(raw)
+            for name in (_CURSOR, _ORIGIN)
+        )
+        has_data = any(txn.stat(table)["entries"] for table in (tables.data, tables.long))
+        check_stored(cursor, origin, tables.path, has_data=has_data)
 
 
 def _change_entries(txn: lmdb.Transaction, tables: _Tables, batch: Sequence[KvUpdate]) -> None:

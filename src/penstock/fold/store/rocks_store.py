@@ -14,8 +14,6 @@ write poisons the store: it can still be read, but must be closed and reopened f
 
 from __future__ import annotations
 
-import logging
-import os
 import time
 from contextlib import contextmanager
 from itertools import islice, takewhile
@@ -23,14 +21,7 @@ from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, cast
 
-from penstock.fold.errors import (
-    FoldCorruptedError,
-    FoldFormatError,
-    FoldStoreError,
-    StoreIOError,
-    StorePoisoned,
-)
-from penstock.fold.store.atomic_files import os_errors
+from penstock.fold.errors import StoreIOError, StorePoisoned
 from penstock.fold.store.contract import (
     PAGE_BYTES_MAX,
     PAGE_ENTRIES,
@@ -38,6 +29,16 @@ from penstock.fold.store.contract import (
     SnapshotReader,
 )
 from penstock.fold.store.fold_meta import SnapshotMeta, encode_meta, read_cursor, read_meta
+from penstock.fold.store.rocks_database import (
+    CACHE_BYTES,
+    FAMILIES,
+    WRITE_BUFFER_BYTES,
+    Database,
+    connect,
+    rocks_errors,
+    scan,
+    scan_keys,
+)
 from penstock.fold.store.sorted_columns import SortedColumns
 from penstock.fold.store.value_record import (
     decode_key,
@@ -53,76 +54,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Self
 
-    from rocksdict import ColumnFamily, Options, Rdict, ReadOptions, WriteBatch
+    from rocksdict import Rdict, WriteBatch
 
     from penstock.fold.store.extensions import SideRows
 
-KIB, MIB, GIB = 1024, 1024**2, 1024**3
-CACHE_BYTES = 256 * MIB
-WRITE_BUFFER_BYTES = 64 * MIB
-WRITE_BUFFERS_MAX = 2
-META_BUFFER_BYTES = 8 * MIB
-WAL_BYTES_MAX = 1 * GIB
-"""Limit of the write-ahead log. Each batch also writes to the small family `meta`, whose unflushed
-data would otherwise keep every log file."""
-BLOCK_BYTES = 16 * KIB
-METADATA_BLOCK_BYTES = 4 * KIB
-FILTER_BITS_PER_KEY = 10
-SYNC_BYTES = 1 * MIB
-JOBS_MAX = 16
 COMPACTION_POLL_SECONDS = 0.01
-FAMILIES = ("data", "meta")
 _CURSOR, _ORIGIN, _SIDE = b"cursor", b"origin", b"side\0"
 _DEBTS = ("mem-table-flush-pending", "compaction-pending", "num-running-compactions")
-
-log = logging.getLogger(__name__)
-
-
-class _Database:
-    """Holds every object that keeps the database open and its directory locked."""
-
-    def __init__(self, path: Path, db: Rdict) -> None:
-        self.path = path
-        self._db: Rdict | None = db
-        self._families = [db.get_column_family(name) for name in FAMILIES]
-        self._handles = [db.get_column_family_handle(name) for name in FAMILIES]
-
-    @property
-    def db(self) -> Rdict:
-        if self._db is None:
-            raise FoldStoreError("the store is closed", path=self.path)
-        return self._db
-
-    @property
-    def families(self) -> list[Rdict]:
-        """The column families `data` and `meta`."""
-        _ = self.db
-        return self._families
-
-    @property
-    def handles(self) -> list[ColumnFamily]:
-        """The handles of `data` and `meta` for a write batch."""
-        _ = self.db
-        return self._handles
-
-    def close(self) -> None:
-        """Flush and close. If the flush fails, the lock is still released, because the write-ahead
-        log contains all data."""
-        if self._db is None:
-            return
-        db, families = self._db, self._families
-        self._db, self._families, self._handles = None, [], []
-        for one in (*families, db):
-            try:
-                one.close()
-            except Exception as error:
-                log.warning("fold %s: not flushed when it was closed: %s", self.path, error)
 
 
 class RocksDbReader(SnapshotReader):
     """A handle on the same database; RocksDB allows reads while the store is written."""
 
-    def __init__(self, database: _Database, *, owner: bool = False) -> None:
+    def __init__(self, database: Database, *, owner: bool = False) -> None:
         self._path = database.path
         self._database = database
         self._owner = owner
@@ -131,8 +75,8 @@ class RocksDbReader(SnapshotReader):
     def open(cls, path: Path | str) -> Self:
         """Open a reader of the current state; another process may be writing the fold."""
         path = Path(path)
-        db = _connect(path, CACHE_BYTES, WRITE_BUFFER_BYTES, readonly=True)
-        return cls(_Database(path, db), owner=True)
+        db = connect(path, CACHE_BYTES, WRITE_BUFFER_BYTES, readonly=True)
+        return cls(Database(path, db), owner=True)
 
     @property
     def _data(self) -> Rdict:
@@ -171,8 +115,7 @@ class RocksDbReader(SnapshotReader):
         found: list[KvEntry] = []
         size = 0
         with rocks_errors(self._path):
-            for key, record in self._data.items(from_key=floor, read_opt=_scan_options()):
-                key = cast("bytes", key)
+            for key, record in scan(self._data, floor):
                 if not key.startswith(raw) or len(found) == limit or size >= PAGE_BYTES_MAX:
                     break
                 found.append(decode_record(decode_key(key), record))
@@ -182,18 +125,16 @@ class RocksDbReader(SnapshotReader):
     def count(self, prefix: str = "") -> int:
         raw = prefix.encode()
         with rocks_errors(self._path):
-            keys = self._data.keys(from_key=raw, read_opt=_scan_options())
-            return sum(1 for _ in takewhile(lambda key: cast("bytes", key).startswith(raw), keys))
+            keys = scan_keys(self._data, raw)
+            return sum(1 for _ in takewhile(methodcaller("startswith", raw), keys))
 
     def side(self, prefix: bytes, *, after: bytes = b"") -> list[tuple[bytes, bytes]]:
         wanted = _SIDE + prefix
         with rocks_errors(self._path):
-            rows = self._meta_family.items(
-                from_key=max(wanted, _SIDE + after + b"\0"), read_opt=_scan_options()
-            )
-            found = takewhile(lambda row: cast("bytes", row[0]).startswith(wanted), rows)
+            rows = scan(self._meta_family, max(wanted, _SIDE + after + b"\0"))
+            found = takewhile(lambda row: row[0].startswith(wanted), rows)
             page = list(islice(found, PAGE_ENTRIES))
-        return [(cast("bytes", key)[len(_SIDE) :], value) for key, value in page]
+        return [(key[len(_SIDE) :], value) for key, value in page]
 
     def close(self) -> None:
         """Close the database if this reader opened it."""
@@ -220,7 +161,7 @@ class RocksDbSnapshot(ServedByReader):
         from rocksdict import WriteOptions
 
         self._path = path
-        self._database = _Database(path, db)
+        self._database = Database(path, db)
         self._read = RocksDbReader(self._database)
         self._write_options = WriteOptions()
         self._write_options.sync = sync
@@ -236,7 +177,7 @@ class RocksDbSnapshot(ServedByReader):
         write_buffer_bytes: int = WRITE_BUFFER_BYTES,
     ) -> Self:
         path = Path(path)
-        return cls(path, _connect(path, cache_bytes, write_buffer_bytes), sync=sync)
+        return cls(path, connect(path, cache_bytes, write_buffer_bytes), sync=sync)
 
     def apply(
         self, batch: Sequence[KvUpdate], cursor: WatchCursor, *, meta: SnapshotMeta | None = None
@@ -276,7 +217,7 @@ class RocksDbSnapshot(ServedByReader):
             Checkpoint(self._database.db).create_checkpoint(str(target))
 
     def close(self) -> None:
-        self._database.close()
+        self._database.close(is_writer=True)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -308,7 +249,7 @@ class RocksDbSnapshot(ServedByReader):
 
 
 def _changes(
-    database: _Database, batch: Sequence[KvUpdate], cursor: WatchCursor, meta: SnapshotMeta | None
+    database: Database, batch: Sequence[KvUpdate], cursor: WatchCursor, meta: SnapshotMeta | None
 ) -> WriteBatch:
     from rocksdict import WriteBatch
 
@@ -334,7 +275,7 @@ def _changes(
     return writes
 
 
-def _side_changes(database: _Database, rows: SideRows, cleared: bytes) -> WriteBatch:
+def _side_changes(database: Database, rows: SideRows, cleared: bytes) -> WriteBatch:
     from rocksdict import WriteBatch
 
     writes = WriteBatch(raw_mode=True)
@@ -345,7 +286,7 @@ def _side_changes(database: _Database, rows: SideRows, cleared: bytes) -> WriteB
     return writes
 
 
-def _removals(database: _Database) -> WriteBatch:
+def _removals(database: Database) -> WriteBatch:
     from rocksdict import WriteBatch
 
     data, rest = database.handles
@@ -357,98 +298,10 @@ def _removals(database: _Database) -> WriteBatch:
     return writes
 
 
-def _add_side(writes: WriteBatch, rows: SideRows, database: _Database) -> None:
+def _add_side(writes: WriteBatch, rows: SideRows, database: Database) -> None:
     _, family = database.handles
     for key, value in rows.items():
         if value is None:
             writes.delete(_SIDE + key, family)
         else:
             writes.put(_SIDE + key, value, family)
-
-
-@contextmanager
-def rocks_errors(path: Path) -> Iterator[None]:
-    """Convert RocksDB errors, which are plain Exceptions, to fold errors."""
-    from rocksdict import DbClosedError
-
-    try:
-        yield
-    except FoldStoreError:
-        raise
-    except DbClosedError as error:
-        raise FoldStoreError("the store is closed", path=path) from error
-    except Exception as error:
-        if type(error) is not Exception:
-            raise
-        text = str(error)
-        if text.startswith("Corruption"):
-            raise FoldCorruptedError(text, path=path) from error
-        if text.startswith("Invalid argument"):
-            raise FoldFormatError(text, path=path) from error
-        raise StoreIOError(text, path=path) from error
-
-
-def _connect(
-    path: Path, cache_bytes: int, write_buffer_bytes: int, *, readonly: bool = False
-) -> Rdict:
-    try:
-        from rocksdict import AccessType, Rdict
-    except ImportError as error:
-        raise FoldStoreError("needs the rocksdict package: install penstock[rocksdb]") from error
-    if not readonly:
-        with os_errors(path):
-            path.mkdir(exist_ok=True)
-    families = _families(cache_bytes, write_buffer_bytes)
-    access = AccessType.read_only() if readonly else AccessType.read_write()
-    with rocks_errors(path):
-        return Rdict(str(path), _database_options(), families, access)
-
-
-def _scan_options() -> ReadOptions:
-    """Return read options for scans, which must not evict frequently read blocks from the cache."""
-    from rocksdict import ReadOptions
-
-    options = ReadOptions()
-    options.fill_cache(False)  # type: ignore[call-arg]  # the stub lacks the argument
-    return options
-
-
-def _database_options() -> Options:
-    from rocksdict import Options
-
-    jobs = min(os.cpu_count() or 1, JOBS_MAX)
-    options = Options(raw_mode=True)
-    options.create_if_missing(True)
-    options.create_missing_column_families(True)
-    options.increase_parallelism(jobs)
-    options.set_max_subcompactions(max(jobs // 2, 1))
-    options.set_max_total_wal_size(WAL_BYTES_MAX)
-    options.set_bytes_per_sync(SYNC_BYTES)
-    options.set_wal_bytes_per_sync(SYNC_BYTES)
-    return options
-
-
-def _families(cache_bytes: int, write_buffer_bytes: int) -> dict[str, Options]:
-    from rocksdict import BlockBasedIndexType, BlockBasedOptions, Cache, DBCompressionType, Options
-
-    cache = Cache(cache_bytes)
-    table = BlockBasedOptions()
-    table.set_block_cache(cache)
-    table.set_block_size(BLOCK_BYTES)
-    table.set_bloom_filter(FILTER_BITS_PER_KEY, False)
-    table.set_index_type(BlockBasedIndexType.two_level_index_search())
-    table.set_partition_filters(True)
-    table.set_metadata_block_size(METADATA_BLOCK_BYTES)
-    table.set_cache_index_and_filter_blocks(True)
-    table.set_pin_l0_filter_and_index_blocks_in_cache(True)
-    table.set_pin_top_level_index_and_filter(True)
-    data = Options(raw_mode=True)
-    data.set_compression_type(DBCompressionType.lz4())
-    data.set_bottommost_compression_type(DBCompressionType.zstd())
-    data.set_write_buffer_size(write_buffer_bytes)
-    data.set_max_write_buffer_number(WRITE_BUFFERS_MAX)
-    data.set_block_based_table_factory(table)
-    meta = Options(raw_mode=True)
-    meta.set_compression_type(DBCompressionType.lz4())
-    meta.set_write_buffer_size(META_BUFFER_BYTES)
-    return {"data": data, "meta": meta}

@@ -33,7 +33,14 @@ from penstock.fold.store.contract import (
     ServedByReader,
     SnapshotReader,
 )
-from penstock.fold.store.fold_meta import SnapshotMeta, encode_meta, read_cursor, read_meta
+from penstock.fold.store.fold_meta import (
+    SnapshotMeta,
+    check_stored,
+    encode_cursor,
+    encode_meta,
+    read_cursor,
+    read_meta,
+)
 from penstock.fold.store.sqlite_rows import rows_of
 from penstock.fold.store.value_record import decode_key, prefix_end
 from penstock.kv.kv_types import TOKEN_BYTES_MAX, KvEntry, KvUpdate, VersionToken, WatchCursor
@@ -165,6 +172,8 @@ class SqliteReader(SnapshotReader):
 
     def _entry(self, row: _Row) -> KvEntry:
         key, revision, value, version = row
+        if not isinstance(key, bytes) or not isinstance(value, bytes):
+            raise FoldCorruptedError("a row that no fold has written", path=self._path)
         if version is None:
             token = VersionToken.UNKNOWN if revision is None else VersionToken.of(revision)
         elif len(version) <= TOKEN_BYTES_MAX:
@@ -232,7 +241,8 @@ class SqliteSnapshot(ServedByReader):
             _write_side(db, side)
             if meta is not None:
                 _set(db, "origin", encode_meta(meta))
-            _set(db, "cursor", cursor.raw)
+            has_origin = meta is not None or _has_origin(db)
+            _set(db, "cursor", encode_cursor(cursor, has_origin=has_origin))
 
     def write_side(self, rows: SideRows, *, cleared: bytes = b"") -> None:
         with self._transaction() as db:
@@ -351,6 +361,10 @@ def check_format(db: sqlite3.Connection, path: Path) -> None:
         raise FoldFormatError("an SQLite file, but not a fold", path=path)
     if version != FORMAT:
         raise FoldFormatError(f"format {version} of the fold, not {FORMAT}", path=path)
+    with sqlite_errors(path):
+        rows = dict(db.execute("SELECT k, v FROM meta WHERE k IN ('cursor', 'origin')"))
+        has_data = bool(db.execute("SELECT 1 FROM data LIMIT 1").fetchone())
+    check_stored(rows.get("cursor"), rows.get("origin"), path, has_data=has_data)
 
 
 def _prepare(db: sqlite3.Connection, path: Path, *, sync: bool, cache_bytes: int) -> None:
@@ -367,6 +381,10 @@ def _prepare(db: sqlite3.Connection, path: Path, *, sync: bool, cache_bytes: int
     db.execute(f"PRAGMA synchronous={'FULL' if sync else 'NORMAL'}")
     db.execute(f"PRAGMA cache_size=-{cache_bytes // 1024}")
     db.execute(f"PRAGMA wal_autocheckpoint={WAL_PAGES}")
+
+
+def _has_origin(db: sqlite3.Connection) -> bool:
+    return db.execute("SELECT 1 FROM meta WHERE k = 'origin'").fetchone() is not None
 
 
 def _set(db: sqlite3.Connection, name: str, value: bytes) -> None:
