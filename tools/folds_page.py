@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from benchmark_page import JSON_VERSION, OUT, PAGE, _bytes, _count, _table, replace_between
 
 Json = dict[str, Any]
-HYDRATE_BARS = {"append-log": 300_000, "sqlite": 80_000}
+HYDRATE_BARS = {"append-log": 1_000_000, "sqlite": 250_000, "lmdb": 400_000, "rocksdb": 400_000}
 """Keys for each second of CPU time of the folding process."""
 RESUME_SECONDS_MAX = 1.0
 RESUME_BARS = ("sqlite", "lmdb", "rocksdb")

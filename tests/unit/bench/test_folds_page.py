@@ -45,11 +45,11 @@ def content(*figures: dict[str, Any]) -> dict[str, Any]:
 
 def test_every_figure_is_shown_and_checked() -> None:
     page = tool()
-    met, missed = figure("hydrate", "append-log"), figure("hydrate", "sqlite", cpu=20.0)
+    met, missed = figure("hydrate", "lmdb"), figure("hydrate", "sqlite", cpu=20.0)
     text = page.table("hydrate", [met, missed, figure("hydrate", "nats-py watch")])
     rows = text.splitlines()
-    assert "| 500.0 k | 250.0 k | 0.50 | 10.0 MiB | 300.0 k: met |" in rows[2]
-    assert rows[3].endswith("| 80.0 k: **missed** |")
+    assert "| 500.0 k | 250.0 k | 0.50 | 10.0 MiB | 400.0 k: met |" in rows[2]
+    assert rows[3].endswith("| 250.0 k: **missed** |")
     assert rows[4].endswith("|  |")
 
 
