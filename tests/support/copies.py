@@ -16,6 +16,7 @@ from penstock.base.message import Inbound
 from penstock.jetstream.environment import Environment
 from penstock.jetstream.host.stream_host import StreamHost
 from penstock.jetstream.sources.stream_sources import StreamSources
+from penstock.jetstream.streams.replicated_stream import ReplicatedStream
 from penstock.jetstream.streams.retention import limits_of
 from penstock.jetstream.streams.stream import Stream
 from penstock.store.memstore import MemStore
@@ -24,6 +25,7 @@ from support.messages import stored_in
 from support.stream_run import NEW_YEAR, SECOND, block, config
 
 if TYPE_CHECKING:
+    from penstock.jetstream.host.replicator import Replicate
     from penstock.store.contract import MessageRecord
 
 ORIGIN = StreamSource(name="O")
@@ -37,7 +39,15 @@ IDENTITY = "identity"
 class Copy:
     """One copying stream and the world around it."""
 
-    def __init__(self, *, store: MemStore | None = None, domain: str = "", **fields: Any) -> None:
+    def __init__(
+        self,
+        *,
+        store: MemStore | None = None,
+        domain: str = "",
+        replicate: Replicate | None = None,
+        **fields: Any,
+    ) -> None:
+        self.replicate = replicate
         self.cfg = config(**fields)
         self.store = store or MemStore(limits_of(self.cfg))
         self.now_ns = NEW_YEAR
@@ -55,10 +65,11 @@ class Copy:
             server_name="server",
             domain=self.domain,
         )
-        stream = Stream(self.cfg, self.store, created_ns=1)
+        kind = Stream if self.replicate is None else ReplicatedStream
+        stream = kind(self.cfg, self.store, created_ns=1)
         while stream.recover(self.now_ns) is not None:
             pass
-        self.host = StreamHost(stream, None)
+        self.host = StreamHost(stream, None, replicate=self.replicate)
         self.stream_sources = StreamSources(self.host, environment)
         self.host.attach_sources(self.stream_sources)
         self.requests: list[Send] = []

@@ -95,7 +95,8 @@ def recover_in_slices(assets: Assets, now_ns: int) -> Sliced[AccountRecovery]:
 def _finish_chores(host: StreamHost, report: AccountRecovery, now_ns: int) -> Sliced[None]:
     """Finish the stream's chores, which run in slices, before the stream is served."""
     try:
-        yield from host.chores.finish(now_ns)
+        for _ in host.chores.finish(now_ns):
+            yield
     except Exception as error:
         report.problems.append(f"stream {host.name}: not trimmed: {why_unserved(error)}")
 

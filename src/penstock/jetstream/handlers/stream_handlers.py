@@ -390,13 +390,15 @@ def _purge(call: ApiCall, host: StreamHost, entry: Purge) -> Steps:
     slices = host.chores.purge(entry, call.now_ns)
     try:
         while True:
-            next(slices)
+            pause = next(slices)
             call.port.mark(host)  # commits the removals while the purge continues
-            yield None
+            yield pause
     except StopIteration as end:
         purged = end.value
     except StoreError as error:
         return refusals.STREAM_PURGE_FAILED(err=str(error))
+    if purged is None:
+        return None  # this server no longer leads
     return HeldRequest(StreamPurgeResponse(success=True, purged=purged), host)
 
 

@@ -10,7 +10,7 @@ stream removes whatever limits or consumers had not removed yet.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from penstock.api.stream_config import Retention
 from penstock.jetstream.host import interest_retention
@@ -22,9 +22,15 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
 
     from penstock.base.effects import Effect
+    from penstock.jetstream.host.disk_work import Vacancy
     from penstock.jetstream.host.stream_host import StreamHost
     from penstock.jetstream.streams.entries import Applied
     from penstock.store.contract import Range
+
+
+T = TypeVar("T")
+Slices: TypeAlias = "Generator[Vacancy | None, None, T]"
+"""Work in slices: yields after each slice, and a `Vacancy` while it waits for an entry."""
 
 
 class RollUp:
@@ -70,23 +76,6 @@ class RollUp:
     def dropped(self, error: StoreError | None) -> None:
         self._proposed, self.effects = None, ()
         self.rest.clear()
-
-
-class PurgeSlice:
-    """The proposal of one slice of a purge; holds its outcome."""
-
-    __slots__ = ("error", "is_dropped", "result")
-
-    def __init__(self) -> None:
-        self.result: Applied | None = None
-        self.is_dropped = False
-        self.error: StoreError | None = None
-
-    def applied(self, result: Applied) -> None:
-        self.result = result
-
-    def dropped(self, error: StoreError | None) -> None:
-        self.is_dropped, self.error = True, error
 
 
 class Chores:
@@ -154,32 +143,26 @@ class Chores:
         self._sweep_from = max(1, self._host.stream.store.state().first_seq)
         self._sweep_on(now_ns)
 
-    def finish(self, now_ns: int) -> Generator[None, None, None]:
-        """Do all remaining work; yield after each slice."""
+    def finish(self, now_ns: int) -> Slices[None]:
+        """Do all remaining work."""
         while self.are_left or self._are_waiting:
             if self.are_left:
                 self.go_on(now_ns)
-            yield
+                yield None
+            else:
+                yield from self._host.proposals.wait()
 
-    def purge(self, entry: Purge, now_ns: int) -> Generator[None, None, int]:
-        """Purge messages, yielding after each slice; return how many were removed.
-
-        If a slice is dropped, the purge ends with the slices applied so far.
-        """
+    def purge(self, entry: Purge, now_ns: int) -> Slices[int | None]:
+        """Purge messages; return how many were removed, or None if this server stopped leading
+        meanwhile. Raises StoreError."""
         host = self._host
         yield from self.finish(now_ns)
         total = 0
         rest: tuple[Purge, ...] = (entry,)
         while rest:
-            proposal = PurgeSlice()
-            host.propose(rest[0], proposal)
-            while proposal.result is None:
-                if proposal.error is not None:
-                    raise proposal.error
-                if proposal.is_dropped:
-                    return total
-                yield
-            applied = proposal.result
+            applied = yield from host.proposals.change(rest[0])
+            if applied is None:
+                return None
             is_part = bool(entry.subject or entry.keep)
             is_single = is_part and applied.removed.msgs == 1 and not (applied.rest or total)
             subject = entry.subject or None
@@ -187,7 +170,7 @@ class Chores:
             total += applied.removed.msgs
             rest = applied.rest
             if rest:
-                yield
+                yield None
         return total
 
     def go_on(self, now_ns: int) -> None:

@@ -92,7 +92,7 @@ class EntryOutcome:
     def wait(self) -> Generator[Vacancy, None, Applied | None]:
         """Wait for the outcome and return the result; None if the entry was dropped because this
         server no longer leads. Raises StoreError."""
-        if not self.is_known:
+        while not self.is_known:
             yield Vacancy(self)
         if self.error is not None:
             raise self.error

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock.api.ack_protocol import parse_ack_subject
 from penstock.api.consumer_config import AckPolicy, ConsumerConfig
+from penstock.api.stream_config import Retention
 from penstock.base.effects import Send
 from penstock.base.message import Inbound
 from penstock.jetstream.consumers.consumer import Consumer
@@ -163,19 +165,53 @@ def test_store_that_fails_refuses_the_publisher(monkeypatch: pytest.MonkeyPatch)
     assert host.failure is not None
 
 
-def test_pull_requests_end_when_the_leader_steps_down() -> None:
-    host, replicator = host_of()
-    cfg = ConsumerConfig(durable_name="c", ack_policy=AckPolicy.EXPLICIT, max_waiting=10)
+def consumer_of(host: StreamHost) -> Consumer:
+    cfg = ConsumerConfig(
+        durable_name="c",
+        ack_policy=AckPolicy.EXPLICIT,
+        ack_wait=10 * SECOND,
+        max_ack_pending=-1,
+        max_deliver=-1,
+        max_waiting=10,
+    )
     around = ConsumerContext(
         stream_name="S",
         store=host.stream.store,
         has_interest=lambda _subject, _queue: True,
         nuid=lambda: "n",
+        by_interest=host.stream.cfg.retention is not Retention.LIMITS,
     )
     consumer = Consumer(
         "c", cfg, around, MemoryLog(), created_ns=1, now_ns=NEW_YEAR, recovered=False
     )
     host.add_consumer(consumer, None)
+    return consumer
+
+
+def test_new_leader_removes_what_was_acked_before() -> None:
+    host, replicator = host_of(retention=Retention.WORKQUEUE)
+    consumer = consumer_of(host)
+    for payload in (b"1", b"2", b"3"):
+        publish(host, payload)
+    replicator.apply_all()
+    turned(host, NEW_YEAR)
+    host.touched(consumer, consumer.request("inbox", b"", b"3", NEW_YEAR))
+    turned(host, NEW_YEAR)
+    ref = parse_ack_subject(f"$JS.ACK.S.c.1.2.2.{NEW_YEAR}.0")
+    assert ref is not None
+    acked = consumer.ack(ref, "", b"", b"+ACK", NEW_YEAR)
+    host.acked(consumer, acked.effects, acked.acked_spans, is_awaited=False)
+    assert [type(each) for each in replicator.entries()] == [Remove]
+    replicator.step_down()
+    assert list(stored_in(host.stream.store)) == [1, 2, 3]
+    replicator.lead()
+    replicator.apply_all()
+    assert list(stored_in(host.stream.store)) == [1, 3], "the removal is proposed again"
+
+
+def test_pull_requests_end_when_leader_steps_down() -> None:
+    host, replicator = host_of()
+    consumer = consumer_of(host)
     host.touched(consumer, consumer.request("inbox", b"", b"1", NEW_YEAR))
     replicator.step_down()
     ended = [each for each in effects_of(host) if isinstance(each, Send)]

@@ -9,6 +9,7 @@ from penstock.base.message import Inbound
 from penstock.store.contract import MessageRecord
 from support.copies import DELIVER, IDENTITY, MIRROR, SOURCE, Copy, connected
 from support.hosts import committed, effects_of
+from support.replicators import DelayedReplicator
 from support.stream_run import NEW, NEW_YEAR, SECOND
 
 KINDS = [MIRROR, SOURCE]
@@ -296,3 +297,23 @@ def test_flow_control_is_answered_when_all_before_it_is_durable() -> None:
     copy.stream_sources.receive(copy.wires[DELIVER], request, copy.now_ns)
     assert effects_of(copy.host) == []
     assert isinstance(committed(copy.host)[0], Send)
+
+
+def test_new_leader_sources_from_what_is_applied() -> None:
+    copy = connected(replicate=DelayedReplicator, **SOURCE)
+    replicator = copy.host.proposals._replicator
+    assert isinstance(replicator, DelayedReplicator)
+    copy.deliver(1, 1)
+    copy.deliver(2, 2)
+    replicator.apply_next(copy.now_ns)
+    replicator.step_down(copy.now_ns)
+    copy.pass_time(0)
+    copy.deliver(3, 3)
+    assert not len(replicator), "the reader of a follower does not listen"
+    replicator.lead(copy.now_ns)
+    copy.pass_time(3)
+    assert copy.asked["opt_start_seq"] == 2
+    copy.answer(1)
+    copy.deliver(2, 1)
+    replicator.apply_all(copy.now_ns)
+    assert copy.notes == [1, 2]
