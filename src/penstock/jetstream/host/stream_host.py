@@ -352,6 +352,7 @@ class StreamHost:
     def fetched(self, now_ns: int) -> None:
         """Retry what waited for a block: the block is in memory now."""
         self.resume(now_ns)
+        self.open_lane()
         self._waking.add_all()
 
     def resume(self, now_ns: int) -> None:
@@ -362,7 +363,6 @@ class StreamHost:
         self._intake.resume(now_ns)
         if self._stream_sources is not None:
             self._stream_sources.resume(now_ns)
-        self.open_lane()
 
     # -- roles of a replica
 
