@@ -78,6 +78,30 @@ class RollUp:
         self.rest.clear()
 
 
+class PurgeSlice(EntryOutcome):
+    """The outcome of one slice of a purge, which the consumers learn as soon as it is applied."""
+
+    __slots__ = ("_entry", "_host", "_is_first", "_now_ns")
+
+    def __init__(self, host: StreamHost, entry: Purge, now_ns: int, *, is_first: bool) -> None:
+        super().__init__()
+        self._host = host
+        self._entry = entry
+        self._now_ns = now_ns
+        self._is_first = is_first
+
+    def applied(self, result: Applied) -> None:
+        is_part = bool(self._entry.subject or self._entry.keep)
+        is_all = self._is_first and not result.rest
+        self._host.report_purged(
+            self._entry.subject or None,
+            result.removed,
+            self._now_ns,
+            is_single=is_part and is_all and result.removed.msgs == 1,
+        )
+        super().applied(result)
+
+
 class Chores:
     """The unfinished work of one host."""
 
@@ -160,13 +184,11 @@ class Chores:
         total = 0
         rest: tuple[Purge, ...] = (entry,)
         while rest:
-            applied = yield from host.proposals.change(rest[0])
+            outcome = PurgeSlice(host, entry, now_ns, is_first=not total)
+            host.propose(rest[0], outcome)
+            applied = yield from outcome.wait()
             if applied is None:
                 return None
-            is_part = bool(entry.subject or entry.keep)
-            is_single = is_part and applied.removed.msgs == 1 and not (applied.rest or total)
-            subject = entry.subject or None
-            host.report_purged(subject, applied.removed, now_ns, is_single=is_single)
             total += applied.removed.msgs
             rest = applied.rest
             if rest:
