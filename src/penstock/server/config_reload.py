@@ -104,7 +104,8 @@ def _reauthenticate(session: ClientSession) -> None:
     if isinstance(decision, NeedsBcrypt):
         # Comparing thousands of passwords would block the loop. A client that matched this hash
         # before is not compared again; another hash is compared on a thread, which may refuse
-        # the client later. Either way the new permissions apply now.
+        # the client later. New permissions apply now, but the server does not read from the client
+        # until then.
         if isinstance(decision.hoped, Accepted) and decision.hashed != session.proved_hash:
             service.check_bcrypt(session, decision, partial(_compared, session, decision.hashed))
         decision = decision.hoped

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 from typing import TYPE_CHECKING
 
@@ -131,6 +132,21 @@ def test_hash_of_another_password_disconnects_with_reason(start: Starter) -> Non
     server = start(_users(AMY, _hashed("b")))
     with _login(server, "bob", "b") as bob, _login(server, "amy", "a") as amy:
         server.reload(_users(AMY, _hashed("c")))
+        bob.expect(REFUSED)
+        bob.expect_closed()
+        amy.expect_quiet()
+
+
+def test_new_permissions_wait_for_comparison_with_new_hash(start: Starter) -> None:
+    bound = BOB[:-1] + ', permissions: {publish: "out"}}'
+    slow = bcrypt.hashpw(b"c", bcrypt.gensalt(12)).decode()
+    server = start(_users(AMY, bound))
+    with _login(server, "bob", "b") as bob, _login(server, "amy", "a") as amy:
+        amy.send("SUB secret 1\r\nPING\r\n")
+        amy.expect("PONG")
+        server.reload(_users(AMY, f'{{user: bob, password: "{slow}"}}'))
+        with contextlib.suppress(OSError):  # the reference has closed the connection already
+            bob.send("PUB secret 1\r\nx\r\n" * 100)
         bob.expect(REFUSED)
         bob.expect_closed()
         amy.expect_quiet()
