@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import datetime
 import json
 from typing import TYPE_CHECKING
 
@@ -21,7 +23,8 @@ if TYPE_CHECKING:
 
     from benchmarks.stalls.site import Peer, Site
 
-SOME, MANY = 4_000, 100_000
+SOME, MOST, MANY = 4_000, 10_000, 100_000
+"""MOST is the number of subjects and sources that our server accepts for a stream."""
 MS, SECOND = 1_000_000, 1_000_000_000
 PIPELINE_BYTES = 128 * 1024
 ANSWERED_S = 60.0
@@ -59,6 +62,13 @@ def update_sources(site: Site) -> Iterator[None]:
         peer.must(f"{API}STREAM.DELETE.S")
 
 
+@operation("create a stream with 10,000 sources")
+def most_sources(site: Site) -> Iterator[None]:
+    with site.connect() as peer:
+        yield
+        peer.ask(f"{API}STREAM.CREATE.S", {"name": "S", "sources": origins(MOST)})
+
+
 @operation("create a stream with 100,000 transforms of a source")
 def many_transforms(site: Site) -> Iterator[None]:
     with site.connect() as peer:
@@ -83,11 +93,11 @@ def transformed_copies(site: Site) -> Iterator[None]:
         wait_until(peer, "S", lambda state: state["messages"] >= 20_000, ANSWERED_S)
 
 
-@operation("STREAM.INFO and STREAM.LIST with 100,000 subjects in the configuration")
+@operation("STREAM.INFO and STREAM.LIST with 10,000 subjects in the configuration")
 def info_of_subjects(site: Site) -> Iterator[None]:
     with site.connect() as peer:
         peer.must(
-            f"{API}STREAM.CREATE.S", {"name": "S", "subjects": [f"s.{i}" for i in range(MANY)]}
+            f"{API}STREAM.CREATE.S", {"name": "S", "subjects": [f"s.{i}" for i in range(MOST)]}
         )
         yield
         for _ in range(5):
@@ -95,13 +105,13 @@ def info_of_subjects(site: Site) -> Iterator[None]:
             peer.ask(f"{API}STREAM.LIST")
 
 
-@operation("update and delete a stream with 100,000 subjects")
+@operation("create, update and delete a stream with 10,000 subjects")
 def update_subjects(site: Site) -> Iterator[None]:
     with site.connect() as peer:
-        subjects = [f"s.{i}" for i in range(MANY)]
-        peer.must(f"{API}STREAM.CREATE.S", {"name": "S", "subjects": subjects})
+        subjects = [f"s.{i}" for i in range(MOST)]
         yield
-        peer.ask(f"{API}STREAM.UPDATE.S", {"name": "S", "subjects": [*subjects, "s.x"]})
+        peer.must(f"{API}STREAM.CREATE.S", {"name": "S", "subjects": subjects})
+        peer.ask(f"{API}STREAM.UPDATE.S", {"name": "S", "subjects": [*subjects[1:], "s.x"]})
         peer.ask(f"{API}STREAM.DELETE.S")
 
 
@@ -312,8 +322,6 @@ def schedules(site: Site) -> Iterator[None]:
             peer, "S", subjects=["s.>", "t.>"], storage="memory", allow_msg_schedules=True
         )
         reply = f"{peer.inbox}.f".encode()
-        import datetime
-
         at = (datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=15)).isoformat()
         for first in range(0, 20_000, 1_000):
             wanted = peer.replies + 1_000
@@ -375,8 +383,6 @@ def pages(site: Site) -> Iterator[None]:
         for i in range(2_000):
             create_stream(peer, f"S{i}", subjects=[f"s.{i}"], storage="memory")
         yield
-        import contextlib
-
         for path in (
             "/metrics",
             "/jsz?acc=BUSY&streams=1",

@@ -10,6 +10,7 @@ The plan of a type is computed once, on first use. Messages on the fast path hav
 
 import json
 import re
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from enum import StrEnum
@@ -66,17 +67,18 @@ class _Decode(NamedTuple):
 
 
 class _Where(NamedTuple):
-    """Path from the root to a value, for messages; and whether unknown fields are refused."""
+    """Path from the root to a value, for messages; and the settings of the decoding."""
 
     path: tuple[str, ...]
     is_element: bool
     strict: bool
+    objects_max: int = sys.maxsize
 
     def field(self, name: str) -> "_Where":
-        return _Where((*self.path, name), False, self.strict)
+        return _Where((*self.path, name), False, self.strict, self.objects_max)
 
     def element(self, index: int) -> "_Where":
-        return _Where((*self.path, str(index)), True, self.strict)
+        return _Where((*self.path, str(index)), True, self.strict, self.objects_max)
 
 
 class _Nowhere(_Where):
@@ -103,23 +105,29 @@ class _Field(NamedTuple):
 # -- decoding
 
 
-def decode(kind: type[T], raw: bytes, *, strict: bool = True) -> T:
-    """Decode a body, an empty one as all defaults; raise `ApiError` 10025 if it does not fit."""
+def decode(kind: type[T], raw: bytes, *, strict: bool = True, objects_max: int = sys.maxsize) -> T:
+    """Decode a body, an empty one as all defaults; raise `ApiError` 10025 if it does not fit.
+
+    Decodes one object more than `objects_max` of a list of objects and ignores the rest: for
+    requests with longer lists, which the caller refuses.
+    """
     values: dict[str, Any] = {}
     try:
         for value in _parse(raw):
-            values |= _read_root(kind, value, strict=strict)
+            values |= _read_root(kind, value, strict=strict, objects_max=objects_max)
     except Faulty as fault:
         raise INVALID_JSON(err=fault) from None
     return kind(**values)
 
 
-def _read_root(kind: type[Struct], value: object, *, strict: bool) -> dict[str, Any]:
+def _read_root(
+    kind: type[Struct], value: object, *, strict: bool, objects_max: int = sys.maxsize
+) -> dict[str, Any]:
     """Read a value; only if it does not fit, read it again to find the position of the fault."""
     try:
-        return _read_struct(kind, value, _Nowhere(("", ""), False, strict))
+        return _read_struct(kind, value, _Nowhere(("", ""), False, strict, objects_max))
     except Faulty:
-        return _read_struct(kind, value, _Where((_short(kind),), False, strict))
+        return _read_struct(kind, value, _Where((_short(kind),), False, strict, objects_max))
 
 
 def decode_one(kind: type[T], raw: bytes) -> T:
@@ -243,6 +251,8 @@ def _read_tuple(inner: _Decode, name: str, value: object, where: _Where) -> tupl
         raise _misfit(value, where, name)
     if inner.read is _read_str and all(type(item) is str and item.isascii() for item in value):
         return tuple(value)  # fast path for long lists
+    if len(value) > where.objects_max and inner.name not in _ABSENT:
+        value = value[: where.objects_max + 1]
     return tuple(
         _ABSENT[inner.name]
         if item is None and inner.name in _ABSENT

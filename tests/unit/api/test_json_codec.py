@@ -59,6 +59,15 @@ def refused(raw: bytes, kind: type[Struct] = StreamConfigRequest) -> str:
 # -- in
 
 
+def test_lists_of_objects_are_cut_after_limit() -> None:
+    body = {"name": "S", "subjects": ["a", "b", "c"], "sources": [{"name": n} for n in "OPQ"]}
+    raw = json.dumps(body).encode()
+    assert len(decode(StreamConfigRequest, raw).config.sources) == 3
+    cut = decode(StreamConfigRequest, raw, objects_max=1).config
+    assert [source.name for source in cut.sources] == ["O", "P"]
+    assert cut.subjects == ("a", "b", "c")
+
+
 @pytest.mark.parametrize("body", bodies(), ids=lambda body: body.label)
 def test_fault_has_words_of_reference(body: Body) -> None:
     if body.fault:

@@ -10,6 +10,7 @@ from penstock.api import refusals
 from penstock.api.json_codec import decode, decode_one
 from penstock.api.refusals import ApiError
 from penstock.api.request_bodies import is_empty_body, is_json_body
+from penstock.api.rules.stream_rules import SOURCES_MAX, TRANSFORMS_MAX
 from penstock.jetstream.host.asset_files import file_name
 
 if TYPE_CHECKING:
@@ -23,7 +24,12 @@ T = TypeVar("T", bound=Struct)
 def read_body(call: ApiCall, kind: type[T]) -> T | ApiError:
     """Return the body, which must be valid."""
     try:
-        return decode(kind, call.request.body, strict=call.assets.policy.strict)
+        return decode(
+            kind,
+            call.request.body,
+            strict=call.assets.policy.strict,
+            objects_max=max(SOURCES_MAX, TRANSFORMS_MAX),
+        )
     except ApiError as error:
         return error
 
