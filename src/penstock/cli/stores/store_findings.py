@@ -9,7 +9,7 @@ The caller holds the locks (`jetstream.account.store_scan.held`).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -36,6 +36,10 @@ if TYPE_CHECKING:
     from penstock.store.format.encryption import ServerKey
     from penstock.store.io.disk import Disk
     from penstock.store.tools.inspection import BlockReport, StoreReport
+
+
+UNENCRYPTED_SHOWN: Final = 8
+"""Unencrypted blocks that a remark names."""
 
 
 @dataclass(slots=True)
@@ -69,6 +73,8 @@ class Finding:
     """Why it could not be read, for a reason other than damage, such as a wrong key."""
     meta: bytes = b""
     """The description of the stream as repeated in block headers."""
+    has_data_key: bool = False
+    """Whether a key was configured for the store at some time."""
 
     def problems(self) -> list[str]:
         """Return everything that is damaged, one line each."""
@@ -104,6 +110,7 @@ class Finding:
     def notes(self) -> list[str]:
         """Return remarks that are not damage."""
         notes = [f"consumer {one.name}: {line}" for one in self.consumers for line in one.notes]
+        notes += self._unencrypted()
         if self.report is None:
             return notes
         recovery = self.report.recovery
@@ -115,6 +122,22 @@ class Finding:
             f"messages {a}-{b} were never acknowledged and are lost" for a, b in recovery.torn
         ]
         return notes
+
+    def _unencrypted(self) -> list[str]:
+        """Return a remark on unencrypted blocks of a store with a key.
+
+        The server reads them, because a store may be older than its key, so somebody with access to
+        the disk may have put them there.
+        """
+        names = [block.name for block in self.blocks if block.messages and not block.encrypted]
+        if not (self.has_data_key and names):
+            return []
+        shown = ", ".join(names[:UNENCRYPTED_SHOWN])
+        rest = f" and {len(names) - UNENCRYPTED_SHOWN} more" * (len(names) > UNENCRYPTED_SHOWN)
+        return [
+            f"{shown}{rest}: not encrypted, although the store has a key; correct only if they are"
+            " older than the key (`penstock store rekey` encrypts them)"
+        ]
 
 
 def examine(finding: Finding, options: dict[str, Any]) -> Iterator[int]:
@@ -149,6 +172,7 @@ def _messages(finding: Finding, disk: Disk, options: dict[str, Any]) -> Iterator
 
 def _blocks(finding: Finding, disk: Disk, key: ServerKey | None) -> Iterator[int]:
     keys = open_keys(OverlayDisk(disk), finding.incarnation, key, (), None, bytes)
+    finding.has_data_key = bool(keys)
     for name in block_names(disk):
         block = read_block(disk, name, finding.incarnation, keys)
         if block is None:

@@ -368,3 +368,18 @@ def test_damaged_store_is_not_reencrypted(
     assert command.run(words) == command.EXIT_UNUSABLE
     assert "repair it first" in capsys.readouterr().err
     assert plain.files() == before
+
+
+def test_unencrypted_blocks_of_store_with_key_are_reported(
+    plain: Made, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert told(capsys, "verify", str(plain.directory))[1]["notes"] == []
+    monkeypatch.setenv(command.KEY_VARIABLE, SECRET)
+    plain.options = KINDS["encrypted"]
+    plain.payloads()  # opens it with the key
+    code, store = told(capsys, "verify", str(plain.directory))
+    (note,) = [line for line in store["notes"] if "not encrypted" in line]
+    assert (code, "1.blk" in note) == (0, True)
+    assert told(capsys, "rekey", str(plain.directory))[0] == 0
+    _, store = told(capsys, "verify", str(plain.directory))
+    assert not any("not encrypted" in line for line in store["notes"])
