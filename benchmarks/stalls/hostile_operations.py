@@ -393,3 +393,19 @@ def pages(site: Site) -> Iterator[None]:
         ):
             with contextlib.suppress(OSError):
                 site.page(path)
+
+
+@operation("publishes that visit 65,536 branches of the subscriptions each")
+def branching(site: Site) -> Iterator[None]:
+    levels = 16
+    with site.connect() as peer:
+        frames = []
+        for i in range(1 << levels):
+            tokens = ["*" if i >> level & 1 else "a" for level in range(levels)]
+            frames.append(b"SUB %b.end %d\r\n" % (".".join(tokens).encode(), i + 10))
+        peer.send(b"".join(frames))
+        peer.sync()
+        prefix = ".".join("a" * levels)
+        yield
+        peer.send(b"".join(publish(f"{prefix}.x{i}") for i in range(3_000)))
+        peer.sync(ANSWERED_S)

@@ -367,7 +367,7 @@ cdef class SubList:
         memset(out, 0, sizeof(Match))
         if has_empty_token(subject, n):
             return
-        self.found.nplain = self.found.ngroups = 0
+        self.found.nplain = self.found.ngroups = self.found.branches = 0
         walk(self.root, subject, subject + n, self.seed, &self.found)
         out.plain = self.found.plain
         out.nplain = self.found.nplain
@@ -375,7 +375,7 @@ cdef class SubList:
             gather_groups(&self.found, out)
         if slots != NULL and self.asked_before(hashed):
             self.remember(slots, hashed, subject, n, out)
-        out.cost = out.nplain + out.nmembers
+        out.cost = out.nplain + out.nmembers + self.found.branches
 
     cdef bint interested(self, const char* subject, size_t n) noexcept nogil:
         """Return whether anything matches; builds no list and does not use the cache."""

@@ -128,7 +128,7 @@ cdef struct Match:
     uint32_t nplain
     uint32_t nmembers
     uint32_t ngroups
-    uint32_t cost         # subscriptions visited to find this; 0: found in the cache
+    uint32_t cost         # subscriptions and branches visited; 0: found in the cache
 
 cdef struct Collector:
     Sub** plain
@@ -141,6 +141,7 @@ cdef struct Collector:
     uint32_t groups_cap
     uint32_t members_cap
     uint32_t spans_cap
+    uint32_t branches     # wildcard branches that a walk visited
 
 
 cdef enum Role:

@@ -386,6 +386,7 @@ cdef void walk(Node* level, const char* p, const char* end, uint64_t seed,
             if last:
                 collect_node(found, level.star)
             else:
+                found.branches += 1
                 walk(level.star, p + n + 1, end, seed, found)
         node = find_child(level, p, n, <uint32_t>hash_bytes(p, n, seed))
         if node == NULL:
