@@ -39,6 +39,7 @@ def test_under_limit_it_is_part_of_addresses_and_then_less() -> None:
     assert sizes == sorted(sizes, reverse=True)
 
 
+@pytest.mark.resident  # a sanitizer needs more addresses than the limit
 @pytest.mark.sockets
 def test_fold_opens_under_limit_and_option_that_cannot_be_is_named(tmp_path: Path) -> None:
     done = subprocess.run(
