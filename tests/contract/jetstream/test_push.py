@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import re
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support.assets import MILLISECOND, SECOND, ack_fields, stream_sequences, unique
+from support.assets import MILLISECOND, SECOND, JetStream, ack_fields, stream_sequences, unique
 from support.jetstream import Refusal
 from support.servers import until
 
 if TYPE_CHECKING:
-    from support.assets import Consumer, JetStream, Stream
+    from collections.abc import Callable
+
+    from support.assets import Consumer, Stream
     from support.jetstream import Message, Subscription
+    from support.servers import ServerUnderTest
 
 BEAT = 100 * MILLISECOND
 IDLE = "100 Idle Heartbeat"
@@ -32,6 +38,10 @@ def listen(stream: Stream, queue: str = "") -> Subscription:
 
 def bound(consumer: Consumer) -> bool:
     return bool(consumer.info().get("push_bound"))
+
+
+MEMORY_DISK = Path("/dev/shm")
+"""Where syncs are so quick that the server commits in place."""
 
 
 def next_status(inbox: Subscription, status: str) -> Message:
@@ -56,6 +66,24 @@ def test_messages_are_pushed_as_soon_as_client_subscribes(stream: Stream) -> Non
     stream.publish("b")
     assert ack_fields(inbox.next()) == (1, 2, 2, 0)
     assert "max_waiting" not in consumer.created["config"]
+
+
+def test_message_committed_in_place_wakes_consumer(
+    own_server: Callable[..., ServerUnderTest], request: pytest.FixtureRequest
+) -> None:
+    if not os.access(MEMORY_DISK, os.W_OK):
+        pytest.skip(f"{MEMORY_DISK} is not writable")
+    store = tempfile.TemporaryDirectory(dir=MEMORY_DISK, ignore_cleanup_errors=True)
+    request.addfinalizer(store.cleanup)
+    config = f'jetstream {{ store_dir: "{store.name}", sync_interval: always }}'
+    with JetStream(own_server(config)) as client:
+        stream = client.stream(allow_rollup_hdrs=True)
+        inbox = client.subscribe(unique("deliver"))
+        stream.consumer(deliver_subject=inbox.subject, ack_policy="none")
+        # The state of the new consumer is committed with the first ones.
+        for payload in (b"1", b"2", b"3", b"4", b"5"):
+            stream.publish("a", payload, Nats_Rollup="sub")
+            assert inbox.next().payload == payload
 
 
 def test_without_interest_nothing_is_delivered(stream: Stream) -> None:

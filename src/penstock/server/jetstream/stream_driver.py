@@ -238,15 +238,18 @@ class StreamDriver(LaneListener):
         committer = self._runtime.committer
         appends = committer.pace if self._syncs else committer.write_pace
         in_place, began_ns = appends.is_quick, time.monotonic_ns()
+        visible_seq = host.stream.store.visible_seq
         commits = host.commit(in_place=in_place)
         span_ns = time.monotonic_ns() - began_ns
         if in_place and span_ns >= NOTABLE_NS:
             appends.took(span_ns)
         if host.disk_full is not None and not self._is_waiting:
             self._wait_for_space(None)
-        if not commits:
+        if not commits and host.stream.store.visible_seq == visible_seq:
             host.advance(commits, None)
             self._release()
+        elif not commits:
+            self._committed(commits, None)  # the append was done in place: consumers wake
         elif self._pace_of(commits).is_quick and not any(each.is_long for each in commits):
             together = CommitGroup(commits)
             failure = run_here(together)
