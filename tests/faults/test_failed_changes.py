@@ -27,7 +27,7 @@ PARTS = [
     "penstock.jetstream.streams.stream_parts:limits_of",
 ]
 SERVING = [
-    "penstock.server.jetstream.account_runtime:AccountRuntime._take_in",
+    "penstock.server.jetstream.account_runtime:AccountRuntime._listen_for",
     "penstock.server.jetstream.source_subscriptions:SourceSubscriptions.follow",
     "penstock.jetstream.sources.source_reader:Progress",
     "penstock.jetstream.handlers.stream_handlers:show_stream",
@@ -62,7 +62,7 @@ CONSUMER_CREATE = [
 CONSUMER_UPDATE = [
     "penstock.jetstream.consumers.consumer:Consumer.update",
     "penstock.jetstream.host.asset_files:ConsumerFiles.save",
-    "penstock.jetstream.host.stream_host:StreamHost.filters_changed",
+    "penstock.jetstream.host.chores:Chores.sweep",
     "penstock.server.jetstream.account_runtime:AccountRuntime.watch",
     "penstock.jetstream.handlers.consumer_handlers:show_consumer",
 ]

@@ -44,6 +44,7 @@ class Bulk:
         self.penstock = penstock
         self.created = 1
         self.asked = 0
+        self.recreated = 0
         self.position: int | None = None
 
     def follow(self, stream: str, *, after: int | None, check: Any, **more: Any) -> Bulk:

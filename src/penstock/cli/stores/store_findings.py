@@ -126,7 +126,7 @@ class Finding:
     def _unencrypted(self) -> list[str]:
         """Return a remark on unencrypted blocks of a store with a key.
 
-        The server reads them, because a store may be older than its key, so somebody with access to
+        The server reads them, because a store may be older than its key. An attacker with access to
         the disk may have put them there.
         """
         names = [block.name for block in self.blocks if block.messages and not block.encrypted]

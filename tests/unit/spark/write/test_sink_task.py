@@ -92,8 +92,10 @@ def test_another_process_of_executor_knows_the_first_batch(
     assert this_task("").may_repeat, "a repeated task of the first batch"
 
 
-def test_runs_are_forgotten_oldest_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sink_task, "_first_batches", {})
+@pytest.mark.usefixtures("context")
+def test_runs_are_forgotten_oldest_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without a directory of the executor; with one, the executor still knows the first batch."""
+    monkeypatch.setattr(SparkFiles, "_root_directory", str(tmp_path / "missing"))
     for run in range(RUNS_KEPT + 5):
         assert first_batch(str(run), 3) == 3
     assert len(sink_task._first_batches) == RUNS_KEPT
