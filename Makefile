@@ -165,8 +165,10 @@ asan: setup ## tests and fuzzers with address and undefined-behaviour sanitizers
 	$(BIN)/python -m tests.fuzz.operations --sanitized --operations $(SANITIZED_OPERATIONS)
 
 TIMES ?= 1
+# Every bit and every length of an append log; `make test` tries a sample.
+DAMAGED_FILES := tests/unit/fold/test_damaged_files.py
 faults: setup $(SPARK_CLASSES) ## power cuts, failing disks, damage, kill -9, for an hour; TIMES=8 for a night
-	PENSTOCK_FAULT_TIMES=$(TIMES) $(BIN)/python -m pytest -q tests/faults
+	PENSTOCK_FAULT_TIMES=$(TIMES) $(BIN)/python -m pytest -q tests/faults $(DAMAGED_FILES)
 
 # Its packages are of no use to the server, so they are not installed beside it, nor in the SBOM.
 TOOLS := build/tools

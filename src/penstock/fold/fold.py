@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
+from penstock.bulk.ordered_consumer import HEARTBEATS_MISSED_MAX
 from penstock.fold.artifact.store_detect import bytes_at
 from penstock.fold.errors import FoldStoreError, WaitTimeout
 from penstock.fold.fold_status import FoldState, FoldStatus
@@ -240,14 +241,17 @@ class Fold:
 
     def is_healthy(self, *, max_lag: int | None = None, max_age: float | None = None) -> bool:
         """Return whether the fold is live, at most `max_lag` revisions behind, and in contact with
-        the server within the last `max_age` seconds. Uses neither server nor disk; may be called
-        from any thread."""
+        the server within the last `max_age` seconds, three heartbeats by default. A live fold whose
+        server does not reply stays live for up to a minute. Uses neither server nor disk; may be
+        called from any thread."""
         if self.state is not FoldState.LIVE:
             return False
         if max_lag is not None and self.lag > max_lag:
             return False
+        if max_age is None:
+            max_age = HEARTBEATS_MISSED_MAX * self._setup.heartbeat
         age = self.contact_age
-        return max_age is None or (age is not None and age <= max_age)
+        return age is not None and age <= max_age
 
     @property
     def rejected(self) -> int:

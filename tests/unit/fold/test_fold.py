@@ -253,6 +253,18 @@ async def test_health_is_of_state_lag_and_contact() -> None:
         assert not fold.is_healthy()
 
 
+async def test_live_fold_without_contact_for_three_heartbeats_is_unhealthy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The watch reconnects for up to a minute, and the fold is live meanwhile."""
+    async with folding(Script([[put("a", b"1", 1), LIVE]]), heartbeat=7.0) as fold:
+        await ready(fold)
+        for age, healthy in ((20.9, True), (21.1, False)):
+            monkeypatch.setattr(Fold, "contact_age", age)
+            assert (fold.state, fold.is_healthy()) == (FoldState.LIVE, healthy)
+        assert fold.is_healthy(max_age=30.0)
+
+
 async def test_thousand_folds_share_few_threads() -> None:
     folds = [folding(Script([[put("a", b"%d" % n, 1), LIVE]])) for n in range(1_000)]
     for fold in folds:

@@ -170,7 +170,7 @@ def _run_arguments() -> tuple[Argument, ...]:
             "--max-age",
             type=positive_duration,
             metavar="DURATION",
-            help="healthy if a message of the server came within this time",
+            help="healthy if a message of the server came within this time (default: 15s)",
         ),
         _form(),
     )

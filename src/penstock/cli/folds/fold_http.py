@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.base.units import SECOND_NS
 from penstock.cli.cli_errors import Failure
+from penstock.fold.fold_status import FoldState
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -100,8 +101,17 @@ class FoldPages:
             "revision": fold.cursor.rank,
             "lag": fold.lag,
             "contact_age": fold.contact_age,
-            "error": fold.error,
+            "error": fold.error or ("" if healthy else self._reason()),
         }
+
+    def _reason(self) -> str:
+        """Return why a fold without an error is unhealthy."""
+        fold, age = self._fold, self._fold.contact_age
+        if fold.state is not FoldState.LIVE:
+            return f"the fold is {fold.state.value}"
+        if self._max_lag is not None and fold.lag > self._max_lag:
+            return f"{fold.lag} revisions behind"
+        return "no message from the server" + ("" if age is None else f" for {age:.1f} s")
 
 
 class FoldMonitor:

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from penstock.base.units import SECOND_NS
 from penstock.cli.cli_errors import Failure
 from penstock.cli.folds.fold_http import FoldMonitor, address
 from penstock.fold import Fold
 from penstock.kv.errors import OperationFailed
-from penstock.kv.kv_types import CaughtUp
+from penstock.kv.kv_types import CaughtUp, LogInfo
 from support.folds import put
 from support.followed_folds import QUICK, ready, until
 from support.scripts import Gate, Script, ScriptedBucket
@@ -61,6 +62,30 @@ async def test_health_and_metrics_of_fold() -> None:
         await until(lambda: not fold.is_healthy())
         code, body = await asked(where, b"GET /healthz HTTP/1.1\r\n\r\n")
         assert (code, json.loads(body)["status"]) == (503, "unavailable")
+
+
+@pytest.mark.parametrize(
+    ("limits", "age", "reason"),
+    [
+        ({}, 15.5, "no message from the server for 15.5 s"),
+        ({"max_age": SECOND_NS}, 1.5, "no message from the server for 1.5 s"),
+        ({"max_lag": 1}, 0.0, "6 revisions behind"),
+    ],
+)
+async def test_live_fold_that_is_unhealthy_says_why(
+    limits: dict[str, int], age: float, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = LogInfo(identity="KV_b@1", first_seq=1, last_seq=9, evicts_current=False)
+    script = Script([[put("a", b"1", 3), CaughtUp()]], log)
+    monitor = FoldMonitor(options(**limits))
+    bucket: Any = ScriptedBucket(script)
+    fold = Fold.open(bucket, backend="memory", batch=QUICK, observers=[monitor.observer])
+    async with fold, monitor.serving(fold) as where:
+        await ready(fold)
+        monkeypatch.setattr(Fold, "contact_age", age)
+        code, body = await asked(where, b"GET /healthz HTTP/1.1\r\n\r\n")
+        told = json.loads(body)
+        assert (code, told["state"], told["error"]) == (503, "live", reason)
 
 
 async def test_port_that_is_taken_is_failure() -> None:
