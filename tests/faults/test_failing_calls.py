@@ -7,20 +7,19 @@ a power cut must find everything that was promised.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from faults.store_lives import Life, opened
+from faults.sync_mutants import ignore_failed_syncs
 from faults.verdicts import contents, judged, wrong_with
-from penstock.store.errors import StoreError, SyncFailed
+from penstock.store.errors import StoreError
 from penstock.testing.sim_disk import DiskFault, SimDisk
 from penstock.testing.sim_files import Choice, Lose
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Callable
 
 LONG_ROUNDS = 5
 STEPS = 60
@@ -98,15 +97,7 @@ def test_call_that_fails_costs_nothing_promised(
 def test_store_that_takes_failed_sync_for_done_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def careless(sync: Callable[..., None]) -> Callable[..., None]:
-        def tried(*args: object) -> None:
-            with suppress(SyncFailed):
-                sync(*args)
-
-        return tried
-
-    monkeypatch.setattr(SimDisk, "fdatasync", careless(SimDisk.fdatasync))
-    monkeypatch.setattr(SimDisk, "sync_dir", careless(SimDisk.sync_dir))
+    ignore_failed_syncs(monkeypatch)
     disk = SimDisk()
     life = Life(disk, 100, {})
     disk.fail_nth(1, DiskFault.SYNC_ERROR, for_ever=True)

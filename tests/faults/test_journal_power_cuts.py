@@ -13,8 +13,9 @@ import pytest
 
 from faults import journal_life
 from faults.journal_life import SEGMENTS_MAX, JournalLife, judged
+from faults.sync_mutants import ignore_failed_syncs
 from penstock.records.journal_codec import SegmentKeys, TurnBuffer
-from penstock.store.errors import StoreError, SyncFailed
+from penstock.store.errors import StoreError
 from penstock.store.format.encryption import ServerKey
 from penstock.store.journal import journal as journal_module
 from penstock.store.journal import journal_recovery
@@ -218,15 +219,7 @@ def test_call_that_fails_costs_nothing_promised(
 def test_journal_that_takes_failed_sync_for_done_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def careless(sync: Callable[..., None]) -> Callable[..., None]:
-        def tried(*args: object) -> None:
-            with suppress(SyncFailed):
-                sync(*args)
-
-        return tried
-
-    monkeypatch.setattr(SimDisk, "fdatasync", careless(SimDisk.fdatasync))
-    monkeypatch.setattr(SimDisk, "sync_dir", careless(SimDisk.sync_dir))
+    ignore_failed_syncs(monkeypatch)
     found = []
     for n in range(8, 60, 4):
         disk = SimDisk()

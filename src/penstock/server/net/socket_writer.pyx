@@ -62,7 +62,7 @@ cdef class SocketWriter:
             self.forget_urgent()
         if (sink != NULL and sink == self.state.dirty_last and self.heavy_first == NULL
                 and sink.out.pending < HEAVY_BYTES):
-            # Most turns have one receiver, which shares the time with nobody.
+            # Most turns have one receiver: no other receiver waits for this flush.
             self.state.dirty_first = self.state.dirty_last = NULL
             self.flush_listed(sink)
         while self.state.dirty_first != NULL or self.heavy_first != NULL:

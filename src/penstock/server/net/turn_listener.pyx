@@ -39,7 +39,7 @@ cdef class CommitPace:
 
 
 cdef class TurnListener:
-    """Hears of each turn that ran internal subscribers or lanes.
+    """The object that the IoLoop calls in each turn that ran internal subscribers or lanes.
 
     `pace` is that of commits that sync, `write_pace` that of commits that only write: a disk that
     is slow or busy with syncs does not delay them.

@@ -27,9 +27,9 @@ def part(batch: str, seq: int | str, commit: str = "", **more: str) -> dict[str,
     return header | {key.replace("_", "-"): value for key, value in more.items()}
 
 
-@pytest.fixture(autouse=True, params=["judged", "packed"])
+@pytest.fixture(autouse=True, params=["checked", "packed"])
 def is_packed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Streams of these tests pack what is ordinary, as beside a lane, or judge every message."""
+    """Streams of these tests pack common messages, as beside a lane, or check every message."""
     opened = Run.open
 
     def open_packing(run: Run) -> None:
